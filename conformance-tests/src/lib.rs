@@ -1,0 +1,1 @@
+//! Numbered rules for every distlock backend, those of strangers too

@@ -1,0 +1,1 @@
+//! Distributed locks in a PostgreSQL table, on the time of the database

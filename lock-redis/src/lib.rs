@@ -1,0 +1,1 @@
+//! Distributed locks in Redis or Valkey, with fencing tokens

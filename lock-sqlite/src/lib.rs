@@ -1,0 +1,1 @@
+//! Distributed locks in one SQLite file, for the processes of one machine

@@ -1,0 +1,1 @@
+//! Distributed locks with one interface and many stores: SQLite, PostgreSQL, Redis
