@@ -6,7 +6,10 @@ pub mod options;
 
 mod backend;
 mod capabilities;
+mod engine;
 mod error;
+mod guard;
+mod locks;
 mod memory;
 mod name;
 mod token;
@@ -17,6 +20,8 @@ pub use backend::{
 };
 pub use capabilities::{Capabilities, Scope};
 pub use error::{Effect, Error, ErrorKind, Operation, Result};
+pub use guard::{Guard, Hold, Loss};
+pub use locks::{Acquisition, Lock, Locks, Outcome};
 pub use memory::MemoryBackend;
 pub use name::LockName;
 pub use token::{FencingToken, Token};

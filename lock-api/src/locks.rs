@@ -1,0 +1,264 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock;
+use crate::engine::{Answer, Engine};
+use crate::options::LockOptions;
+use crate::{
+    Capabilities, Error, ErrorKind, Guard, Held, Hold, LockBackend, LockName, Loss, Release, Result,
+};
+
+/// The locks of one store. Cloning is cheap, and clones share everything.
+///
+/// ```
+/// use std::time::Duration;
+/// use distlock_api::{Acquisition, Locks, MemoryBackend};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock_api::Result<()> {
+/// let locks = Locks::new(MemoryBackend::new());
+/// let lock = locks.lock("nightly-report")?.at_most_for(Duration::from_secs(600));
+/// match lock.try_acquire().await? {
+///     Acquisition::Acquired(guard) => {
+///         println!("ours, with fencing token {:?}", guard.fencing_token());
+///         guard.release().await?;
+///     }
+///     refused => println!("not ours: {refused:?}"),
+/// }
+/// locks.shutdown(Duration::from_secs(5)).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Locks(Arc<Engine>);
+
+impl Locks {
+    /// Locks in this store.
+    pub fn new(backend: impl LockBackend) -> Self {
+        Self::from_arc(Arc::new(backend))
+    }
+
+    /// Locks in a store that is shared already.
+    pub fn from_arc(backend: Arc<dyn LockBackend>) -> Self {
+        Self(Engine::new(backend))
+    }
+
+    /// A lock by its name, with options still to be set. No I/O happens here.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidName`] for a name that breaks the rules of [`LockName`] or is too long for the store.
+    pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock> {
+        let name = LockName::new(name)?;
+        let most = self.0.capabilities.max_name_bytes;
+        if name.as_str().len() > most {
+            let backend = self.0.capabilities.backend;
+            let length = name.as_str().len();
+            return Err(Error::new(
+                ErrorKind::InvalidName,
+                format!("a lock name of {length} bytes is too long: at most {most} on {backend}"),
+            ));
+        }
+        Ok(Lock {
+            engine: Arc::clone(&self.0),
+            name,
+            options: LockOptions::default(),
+        })
+    }
+
+    /// What the store can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.0.capabilities
+    }
+
+    /// Takes no more locks, and waits until every pending attempt and background release has come to its end.
+    ///
+    /// Guards that are still held stay held; each can be released, or dropped, as before.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Timeout`] if something is still pending after `bound`: it goes on while the runtime lives, and the
+    /// leases end otherwise.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the locks stay closed, and it can be called again.
+    pub async fn shutdown(&self, bound: Duration) -> Result<()> {
+        let background = &self.0.background;
+        background.close();
+        match clock::timeout(bound, background.idle()).await {
+            Some(()) => Ok(()),
+            None => Err(Error::new(
+                ErrorKind::Timeout,
+                format!(
+                    "{} releases or attempts were still pending after {bound:?}",
+                    background.pending()
+                ),
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Locks").field(&self.0.backend).finish()
+    }
+}
+
+/// A lock by its name, with the options of the acquisitions that are made from it. Holds nothing.
+#[derive(Clone, Debug)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct Lock {
+    engine: Arc<Engine>,
+    name: LockName,
+    options: LockOptions,
+}
+
+/// What came of an acquisition that the store decided.
+#[derive(Debug)]
+#[must_use = "an acquired lock is released at once unless its guard is kept"]
+#[non_exhaustive]
+pub enum Acquisition {
+    /// The lock is ours.
+    Acquired(Guard),
+    /// Somebody else has it.
+    Held(Held),
+    /// The asked tick, or a later one, was granted before.
+    TickDone {
+        /// The greatest tick granted so far.
+        last: i64,
+    },
+}
+
+impl Acquisition {
+    /// The guard, if the lock is ours.
+    pub fn acquired(self) -> Option<Guard> {
+        match self {
+            Self::Acquired(guard) => Some(guard),
+            _ => None,
+        }
+    }
+}
+
+/// What came of [`Lock::run`].
+#[derive(Debug)]
+#[must_use]
+#[non_exhaustive]
+pub enum Outcome<T> {
+    /// The job ran to its end.
+    Ran {
+        /// What the job returned.
+        value: T,
+        /// What came of the release. [`Release::NotHeld`]: the lease was over before the job was.
+        release: Result<Release>,
+    },
+    /// Somebody else has the lock; the job was not started.
+    Skipped(Held),
+    /// The asked tick, or a later one, was granted before; the job was not started.
+    TickDone {
+        /// The greatest tick granted so far.
+        last: i64,
+    },
+    /// The lock was lost while the job ran, and the job was stopped: its future was dropped.
+    Stopped(Loss),
+}
+
+impl Lock {
+    /// The upper bound of a hold: the lock frees itself then, whatever became of its holder. 10 ms to 3650 days.
+    ///
+    /// Longer than the longest run of the job, for [`run`](Self::run) stops it at the end. Only locks that end with
+    /// the process anyway ([`Scope::Process`](crate::Scope::Process)) may do without.
+    pub fn at_most_for(mut self, at_most: Duration) -> Self {
+        self.options.at_most_for = Some(at_most);
+        self
+    }
+
+    /// The lower bound of a hold: a job that ends early leaves the lock resting until then, so that another instance
+    /// whose timer fires a little later skips. 1 ms to `at_most_for`; none unless set.
+    pub fn at_least_for(mut self, at_least: Duration) -> Self {
+        self.options.at_least_for = Some(at_least);
+        self
+    }
+
+    /// Who holds the lock, for people: 1 to 255 bytes without control characters. `host/pid` unless set.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.options.owner = Some(owner.into());
+        self
+    }
+
+    /// The planned run that the lock is taken for: granted only if greater than the last tick granted for this name.
+    ///
+    /// An identity, such as the second at which the run was due; it is compared with other ticks and never with a
+    /// clock. A tick counts as granted even if its job failed or was cancelled.
+    pub fn tick(mut self, tick: i64) -> Self {
+        self.options.tick = Some(tick);
+        self
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// Takes the lock if it is free, without waiting for its holder.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidOption`] and [`ErrorKind::Unsupported`] before any I/O; those of the store;
+    /// [`ErrorKind::Timeout`] when the store has not answered within the limit of one call, or within `at_most_for` if
+    /// that is shorter; [`ErrorKind::Closed`] after a shutdown. Whatever a failed attempt was granted is released in
+    /// the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: an attempt that is dropped goes on in the background and is released if it was granted. A tick that it
+    /// was granted stays granted.
+    ///
+    /// # Fairness
+    ///
+    /// None: whoever asks first when the lock is free gets it.
+    pub async fn try_acquire(&self) -> Result<Acquisition> {
+        let terms = self.options.validate(&self.engine.capabilities)?;
+        Ok(match self.engine.attempt(&self.name, terms).await? {
+            Answer::Granted(grant) => Acquisition::Acquired(Guard::new(grant)),
+            Answer::Held(held) => Acquisition::Held(held),
+            Answer::TickDone { last } => Acquisition::TickDone { last },
+        })
+    }
+
+    /// Runs a job under the lock if it is free.
+    ///
+    /// The job is polled in the caller's task. When the lock is lost, its future is dropped: it stops at its next
+    /// `.await`; work that it handed to other tasks goes on unless it is stopped by the job itself. A panic of the job
+    /// releases the lock and goes on to the caller.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_acquire`](Self::try_acquire), and only before the job was started.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the job's future is dropped and the lock is released in the background.
+    pub async fn run<J, F>(&self, job: J) -> Result<Outcome<F::Output>>
+    where
+        J: FnOnce(Hold) -> F,
+        F: Future,
+    {
+        let guard = match self.try_acquire().await? {
+            Acquisition::Acquired(guard) => guard,
+            Acquisition::Held(held) => return Ok(Outcome::Skipped(held)),
+            Acquisition::TickDone { last } => return Ok(Outcome::TickDone { last }),
+        };
+        let ended = tokio::select! {
+            biased;
+            value = job(guard.hold()) => Ok(value),
+            loss = guard.lost() => Err(loss),
+        };
+        Ok(match ended {
+            Ok(value) => Outcome::Ran {
+                value,
+                release: guard.release().await,
+            },
+            Err(loss) => Outcome::Stopped(loss),
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! A memory backend to which a test can do what no server can be made to do at will.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use distlock_api::{
+    AcquireRequest, Attempt, Capabilities, Error, ErrorKind, LeaseId, LockAdmin, LockBackend,
+    LockName, LockRecord, LockState, MemoryBackend, Release, Renewal, Result, Scope, clock,
+};
+
+/// What happens to one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// The store acts, and the answer comes this much later.
+    SlowAnswer(Duration),
+    /// The store acts, and the connection is gone before the answer.
+    LostAnswer,
+    /// Nothing reaches the store, and it is known.
+    Refused,
+    /// Nothing reaches the store yet: it acts after this time, long after the connection has failed.
+    ActsLater(Duration),
+    /// The caller has to poll this many times more, before and after the store acts.
+    Yields(usize),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scripted {
+    pub(crate) store: MemoryBackend,
+    acquires: Arc<Mutex<VecDeque<Fault>>>,
+    releases: Arc<Mutex<VecDeque<Fault>>>,
+    released: Arc<AtomicUsize>,
+}
+
+impl Scripted {
+    pub(crate) fn on_acquire(faults: impl IntoIterator<Item = Fault>) -> Self {
+        let this = Self::default();
+        this.acquires.lock().unwrap().extend(faults);
+        this
+    }
+
+    pub(crate) fn on_release(faults: impl IntoIterator<Item = Fault>) -> Self {
+        let this = Self::default();
+        this.releases.lock().unwrap().extend(faults);
+        this
+    }
+
+    /// How many releases were asked for.
+    pub(crate) fn releases(&self) -> usize {
+        self.released.load(Ordering::SeqCst)
+    }
+
+    pub(crate) async fn record(&self, name: &str) -> Option<LockRecord> {
+        let name = LockName::new(name).unwrap();
+        self.store.inspect(&name).await.unwrap()
+    }
+
+    pub(crate) async fn state(&self, name: &str) -> LockState {
+        let record = self.record(name).await;
+        record.map_or(LockState::Free, |record| record.state)
+    }
+}
+
+async fn act<T>(fault: Option<Fault>, act: impl Future<Output = T> + Send + 'static) -> Result<T>
+where
+    T: Send + 'static,
+{
+    match fault {
+        None => Ok(act.await),
+        Some(Fault::SlowAnswer(delay)) => {
+            let answer = act.await;
+            clock::sleep(delay).await;
+            Ok(answer)
+        }
+        Some(Fault::LostAnswer) => {
+            act.await;
+            Err(Error::new(ErrorKind::Unavailable, "connection reset"))
+        }
+        Some(Fault::Refused) => Err(Error::new(ErrorKind::Denied, "no right")),
+        Some(Fault::ActsLater(delay)) => {
+            tokio::spawn(async move {
+                clock::sleep(delay).await;
+                act.await;
+            });
+            Err(Error::new(ErrorKind::Unavailable, "connection reset"))
+        }
+        Some(Fault::Yields(times)) => {
+            yields(times).await;
+            let answer = act.await;
+            yields(times).await;
+            Ok(answer)
+        }
+    }
+}
+
+async fn yields(times: usize) {
+    for _ in 0..times {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[async_trait]
+impl LockBackend for Scripted {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = self.store.capabilities();
+        capabilities.scope = Scope::Network;
+        capabilities
+    }
+
+    async fn try_acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        let fault = self.acquires.lock().unwrap().pop_front();
+        let (store, request) = (self.store.clone(), request.clone());
+        act(fault, async move { store.try_acquire(&request).await }).await?
+    }
+
+    async fn renew(&self, leases: &[(LeaseId, Duration)]) -> Vec<Result<Renewal>> {
+        self.store.renew(leases).await
+    }
+
+    async fn release(&self, lease: &LeaseId, linger: Duration) -> Result<Release> {
+        self.released.fetch_add(1, Ordering::SeqCst);
+        let fault = self.releases.lock().unwrap().pop_front();
+        let (store, lease) = (self.store.clone(), lease.clone());
+        act(fault, async move { store.release(&lease, linger).await }).await?
+    }
+}
