@@ -243,17 +243,17 @@ impl fmt::Display for Operation {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0;
-        if let Some(backend) = inner.backend {
-            f.write_str(backend)?;
-        }
-        if let Some(operation) = inner.operation {
-            write!(f, " {operation}")?;
-        }
-        if let Some(lock) = &inner.lock {
-            write!(f, " \"{}\"", lock.escape_debug())?;
-        }
-        if inner.backend.is_some() {
-            f.write_str(": ")?;
+        let what = [
+            inner.backend.map(str::to_owned),
+            inner.operation.map(|operation| operation.to_string()),
+            inner
+                .lock
+                .as_deref()
+                .map(|lock| format!("\"{}\"", lock.escape_debug())),
+        ];
+        let what: Vec<String> = what.into_iter().flatten().collect();
+        if !what.is_empty() {
+            write!(f, "{}: ", what.join(" "))?;
         }
         write_line(f, &inner.message)?;
         if let Some(source) = &inner.source {
@@ -319,6 +319,14 @@ mod tests {
             error.to_string(),
             r#"postgres acquire "a\"b": no; right: driver\tsays\r; no (denied after 1.5s)"#
         );
+    }
+
+    #[test]
+    fn display_tells_what_is_known() {
+        let error = Error::new(ErrorKind::Closed, "closed");
+        assert_eq!(error.to_string(), "closed (closed)");
+        let error = error.on(&LockName::new("job").unwrap());
+        assert_eq!(error.to_string(), "\"job\": closed (closed)");
     }
 
     #[test]

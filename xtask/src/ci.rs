@@ -1,0 +1,39 @@
+//! `cargo xtask ci`: the checks besides the tests, the cheap ones first.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::command::{cargo, run as step};
+use crate::progress::{Stopwatch, say};
+use crate::{deny, doc_links};
+
+pub(crate) async fn run(may_install: bool) -> Result<ExitCode> {
+    let since = Stopwatch::start();
+    step(&mut cargo(["fmt", "--all", "--check"])).await?;
+    doc_links::run(Path::new("."))?;
+    step(&mut clippy()).await?;
+    step(&mut docs()).await?;
+    deny::check(may_install).await?;
+    say(format_args!("all checks passed, {since} in all"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn clippy() -> tokio::process::Command {
+    cargo([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+        "--",
+        "-D",
+        "warnings",
+    ])
+}
+
+fn docs() -> tokio::process::Command {
+    let mut command = cargo(["doc", "--workspace", "--no-deps", "--all-features"]);
+    command.env("RUSTDOCFLAGS", "-Dwarnings");
+    command
+}

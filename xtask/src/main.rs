@@ -1,0 +1,122 @@
+//! The chores of the project: `cargo xtask --help`.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "times and waits for child processes; no lock and no lease is in play here"
+)]
+
+mod ci;
+mod command;
+mod deny;
+mod doc_links;
+mod install;
+mod programs;
+mod progress;
+mod servers;
+mod tally;
+mod test;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::progress::say;
+
+/// Chores of the project
+#[derive(Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Clone, Subcommand)]
+enum Verb {
+    /// Run every test, against private PostgreSQL and Redis servers
+    Test {
+        #[command(flatten)]
+        missing: Missing,
+        /// Passed on to `cargo test`, e.g. `-- -p distlock-redis -- --nocapture`
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+    /// Keep the test servers up until Ctrl-C, to run single tests against them
+    Servers {
+        #[command(flatten)]
+        missing: Missing,
+    },
+    /// The checks besides the tests: format, links, clippy, docs, dependencies
+    Ci {
+        #[command(flatten)]
+        missing: Missing,
+    },
+    /// Check the links of the documents and the table of contents
+    DocLinks,
+}
+
+#[derive(Args, Clone)]
+struct Missing {
+    /// Install what is missing (CI=true means the same)
+    #[arg(long)]
+    install: bool,
+}
+
+impl Missing {
+    fn may_install(&self) -> bool {
+        self.install || env::var_os("CI").is_some_and(|value| value == "true")
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let verb = Cli::parse().verb;
+    // A signal drops the verb's future, and with it every server and child that the verb started.
+    let outcome = tokio::select! {
+        biased;
+        stopped = stop_signal() => stopped.map(|signal| after_signal(&verb, signal)),
+        outcome = run(verb.clone()) => outcome,
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("xtask: error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+async fn run(verb: Verb) -> Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    env::set_current_dir(&root).with_context(|| format!("cannot enter {}", root.display()))?;
+    match verb {
+        Verb::Test { missing, args } => test::run(missing.may_install(), &args).await,
+        Verb::Servers { missing } => servers::hold(missing.may_install()).await,
+        Verb::Ci { missing } => ci::run(missing.may_install()).await,
+        Verb::DocLinks => doc_links::run(Path::new(".")),
+    }
+}
+
+/// Resolves with the first signal that asks this program to end.
+async fn stop_signal() -> Result<Signal> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(tokio::select! {
+        _ = interrupt.recv() => Signal::SIGINT,
+        _ = terminate.recv() => Signal::SIGTERM,
+        _ = hangup.recv() => Signal::SIGHUP,
+    })
+}
+
+/// By now everything that was started is gone.
+fn after_signal(verb: &Verb, signal: Signal) -> ExitCode {
+    say(format_args!("stopped by {signal}"));
+    match verb {
+        // Here a signal is the way to end.
+        Verb::Servers { .. } => ExitCode::SUCCESS,
+        _ => ExitCode::from(128 + signal as u8),
+    }
+}
