@@ -1,1 +1,57 @@
-fn main() {}
+//! `distlock`: runs a command under a distributed lock, and shows who holds which.
+//!
+//! The pieces, in the order in which a run goes through them: `args` (what was asked, checked before anything is
+//! touched), `store` (which store), `run` (the lock around the child), `child`, `terminal` and `signals` (the process
+//! under the lock), `exit` (how it all ends). `show`, `list`, `schema` and `migrate` are the other commands, `output`
+//! is what they print.
+
+mod args;
+mod child;
+mod duration;
+mod exit;
+mod list;
+mod migrate;
+mod output;
+mod run;
+mod schema;
+mod show;
+mod signals;
+mod store;
+mod terminal;
+
+use std::process::ExitCode;
+
+use args::Command;
+use exit::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let exit = match args::parse() {
+        Ok(Some(command)) => perform(command),
+        Ok(None) => Ok(Exit::Done),
+        Err(failure) => Err(failure),
+    };
+    exit.unwrap_or_else(|failure| {
+        output::complain(&failure.text);
+        failure.exit
+    })
+    .into()
+}
+
+fn perform(command: Command) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    let exit = runtime.block_on(async {
+        match command {
+            Command::Run(args) => run::run(args).await,
+            Command::List(args) => list::list(&args).await,
+            Command::Show(args) => show::show(&args).await,
+            Command::Schema(args) => schema::schema(&args),
+            Command::Migrate(args) => migrate::migrate(&args).await,
+        }
+    });
+    // A name look-up that hangs in a thread must not keep the program from ending.
+    runtime.shutdown_background();
+    exit
+}

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::command::{cargo, run as step};
 use crate::progress::{Stopwatch, say};
-use crate::{deny, doc_links};
+use crate::{deny, doc_links, features};
 
 pub(crate) async fn run(may_install: bool) -> Result<ExitCode> {
     let since = Stopwatch::start();
@@ -15,6 +15,7 @@ pub(crate) async fn run(may_install: bool) -> Result<ExitCode> {
     doc_links::run(Path::new("."))?;
     step(&mut clippy()).await?;
     step(&mut docs()).await?;
+    features::check().await?;
     deny::check(may_install).await?;
     say(format_args!("all checks passed, {since} in all"));
     Ok(ExitCode::SUCCESS)

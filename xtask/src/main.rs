@@ -9,6 +9,7 @@ mod ci;
 mod command;
 mod deny;
 mod doc_links;
+mod features;
 mod install;
 mod programs;
 mod progress;

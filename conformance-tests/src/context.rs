@@ -1,0 +1,115 @@
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock_api::{AcquireRequest, LockName, Token};
+
+use crate::client::Client;
+use crate::failure::{Checked, Failure};
+use crate::process::Remote;
+use crate::store::{Disposable, Opened, Store};
+
+/// How long locks have been free that rules purge. A rule that counts on the record of a free lock is quicker, or
+/// says that it was too slow, for another rule may purge at any time.
+pub(crate) const PURGE_AGE: Duration = Duration::from_secs(2);
+
+/// What a rule works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) store: Arc<Store>,
+    pub(crate) rule: &'static str,
+    /// How long a rule waits for what a right backend does at once.
+    pub(crate) patience: Duration,
+    /// By how much leases are longer than written, because the machine stalled in an earlier try.
+    pub(crate) stretch: u32,
+}
+
+impl Context {
+    /// A new client of the store, with connections of its own.
+    pub(crate) async fn client(&self) -> Checked<Client> {
+        let opened = (self.store.open)(()).await;
+        Ok(self
+            .opened(opened.map_err(|error| {
+                Failure::broken(format!("the store cannot be opened: {error}"))
+            })?))
+    }
+
+    /// A client in another process; with `clock_offset`, such as `-1h`, in one whose wall clock is off by so much.
+    pub(crate) async fn process(
+        &self,
+        clock_offset: Option<&str>,
+    ) -> Checked<(Client, Arc<Remote>)> {
+        let capabilities = self.client().await?.capabilities();
+        let remote = Remote::start(&self.store.name, capabilities, clock_offset).await?;
+        let remote = Arc::new(remote);
+        let opened = Opened {
+            backend: remote.clone(),
+            admin: None,
+        };
+        Ok((self.opened(opened), remote))
+    }
+
+    /// So many new clients.
+    pub(crate) async fn clients(&self, count: usize) -> Checked<Vec<Client>> {
+        let mut clients = Vec::with_capacity(count);
+        for _ in 0..count {
+            clients.push(self.client().await?);
+        }
+        Ok(clients)
+    }
+
+    /// New clients of the store that may be emptied.
+    pub(crate) async fn disposable_clients(&self, count: usize) -> Checked<Vec<Client>> {
+        let mut clients = Vec::new();
+        for _ in 0..count {
+            let opened = (self.disposable()?.open)(()).await;
+            clients.push(self.opened(opened.map_err(|error| {
+                Failure::broken(format!("the disposable store cannot be opened: {error}"))
+            })?));
+        }
+        Ok(clients)
+    }
+
+    /// Empties the store that may be emptied.
+    pub(crate) async fn flush(&self) -> Checked {
+        let done = (self.disposable()?.empty)(()).await;
+        done.map_err(|error| Failure::broken(format!("the `flush` hook failed: {error}")))
+    }
+
+    fn disposable(&self) -> Checked<&Disposable> {
+        let disposable = self.store.disposable.as_ref();
+        disposable.ok_or_else(|| Failure::broken("the rule needs the `flush` hooks"))
+    }
+
+    pub(crate) fn opened(&self, opened: Opened) -> Client {
+        // No rule waits for the end of a lease that is longer than that.
+        Client::new(opened, self.patience + self.lease(1000))
+    }
+
+    /// A lock name that nobody used before.
+    pub(crate) fn name(&self) -> Checked<LockName> {
+        let mut name = format!("{}-", self.rule);
+        for byte in &Token::random().as_bytes()[..6] {
+            let _ = write!(name, "{byte:02x}");
+        }
+        Ok(LockName::new(name)?)
+    }
+
+    /// A lease of so many milliseconds, longer in a repeated try.
+    pub(crate) fn lease(&self, millis: u64) -> Duration {
+        Duration::from_millis(millis) * self.stretch
+    }
+
+    /// A request for a lock, with a token of its own, by an owner called after the rule.
+    pub(crate) fn request(&self, name: &LockName, lease: Duration) -> AcquireRequest {
+        AcquireRequest::new(name.clone(), format!("rule {}", self.rule), lease)
+    }
+
+    /// Does what an operator would do to make the store forget one lock.
+    pub(crate) async fn forget(&self, name: &LockName) -> Checked {
+        let forget = self.store.forget.as_ref();
+        let forget = forget.ok_or_else(|| Failure::broken("the rule needs the `forget` hook"))?;
+        let done = forget(name.clone()).await;
+        done.map_err(|error| Failure::broken(format!("the `forget` hook failed: {error}")))
+    }
+}

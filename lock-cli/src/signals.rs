@@ -1,0 +1,123 @@
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{self, SignalKind};
+
+use crate::exit::Failure;
+
+/// What ends distlock before it has a child, and is passed on to the child afterwards.
+const PASSED_ON: [Signal; 6] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// The signals that distlock gets, in place of what they would do by default.
+pub(crate) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+}
+
+impl Signals {
+    /// Listens to the signals that end a program.
+    ///
+    /// Those that whoever started distlock has ignored (`nohup`, a shell's background jobs) stay ignored, here and in
+    /// the child.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let mut signals = Self {
+            streams: Vec::new(),
+        };
+        let ignored = ignored_signals();
+        for signal in PASSED_ON {
+            if !ignored.contains(signal) {
+                signals.add(signal)?;
+            }
+        }
+        Ok(signals)
+    }
+
+    /// Listens, from now on, also to what concerns a child: its changes, and the terminal's stop and continue.
+    pub(crate) fn listen_for_child(&mut self) -> Result<(), Failure> {
+        self.add(Signal::SIGCHLD)?;
+        self.add(Signal::SIGCONT)?;
+        if !ignored_signals().contains(Signal::SIGTSTP) {
+            self.add(Signal::SIGTSTP)?;
+        }
+        Ok(())
+    }
+
+    /// The next signal.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: a signal that came is kept until it is taken.
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// A signal that has come already.
+    pub(crate) fn pending(&mut self) -> Option<Signal> {
+        match self.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(signal) => Some(signal),
+            Poll::Pending => None,
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Signal> {
+        for (signal, stream) in &mut self.streams {
+            if stream.poll_recv(context).is_ready() {
+                return Poll::Ready(*signal);
+            }
+        }
+        Poll::Pending
+    }
+
+    fn add(&mut self, signal: Signal) -> Result<(), Failure> {
+        let stream = unix::signal(SignalKind::from_raw(signal as i32))
+            .map_err(|error| Failure::new(format!("cannot listen to {signal}: {error}")))?;
+        self.streams.push((signal, stream));
+        Ok(())
+    }
+}
+
+/// A set of signals as the kernel writes it: bit n - 1 for signal n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Set(u64);
+
+impl Set {
+    fn contains(self, signal: Signal) -> bool {
+        self.0 >> (signal as i32 - 1) & 1 == 1
+    }
+}
+
+/// The signals that are ignored now. Where the system does not tell, none.
+fn ignored_signals() -> Set {
+    let status = std::fs::read_to_string("/proc/self/status");
+    parse_ignored(status).unwrap_or(Set(0))
+}
+
+fn parse_ignored(status: io::Result<String>) -> Option<Set> {
+    let status = status.ok()?;
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok().map(Set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_mask_is_read() {
+        let status = "Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n".to_owned();
+        let set = parse_ignored(Ok(status)).unwrap();
+        assert!(set.contains(Signal::SIGHUP));
+        assert!(set.contains(Signal::SIGPIPE));
+        assert!(!set.contains(Signal::SIGTERM));
+    }
+}

@@ -1,0 +1,224 @@
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use distlock::sqlite::SqliteBackend;
+use distlock::{Error, ErrorKind, LockAdmin, clock};
+
+use crate::exit::Failure;
+
+/// How long an administrator's command waits for the store.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Which store was asked for. No `Debug`: a URL may carry a password.
+#[derive(Args)]
+pub(crate) struct StoreArgs {
+    /// The store's URL.
+    #[arg(long, value_name = "URL", conflicts_with = "store_file")]
+    store: Option<String>,
+
+    /// A file whose first line is the store's URL.
+    #[arg(long, value_name = "PATH")]
+    store_file: Option<PathBuf>,
+}
+
+/// The store that a command works on.
+#[cfg_attr(test, derive(PartialEq, Eq))]
+pub(crate) enum Store {
+    Url(String),
+    /// The SQLite file that is made on first use.
+    Default(PathBuf),
+}
+
+impl StoreArgs {
+    /// The store by the arguments, the environment, or the default; nothing is touched yet.
+    pub(crate) fn resolve(&self) -> Result<Store, Failure> {
+        self.resolve_in(|variable| std::env::var_os(variable))
+    }
+
+    fn resolve_in(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Store, Failure> {
+        if let Some(url) = &self.store {
+            return stated(url, "--store");
+        }
+        if let Some(path) = &self.store_file {
+            return stated(&first_line(path)?, "the first line of --store-file");
+        }
+        if let Some(url) = variable("DISTLOCK_STORE") {
+            let url = url.into_string().map_err(|_| {
+                Failure::new("DISTLOCK_STORE is not UTF-8: set it to the store's URL")
+            })?;
+            return stated(&url, "DISTLOCK_STORE");
+        }
+        if variable("DISTLOCK_NESTED").is_some_and(|nested| nested == "1") {
+            return Err(Failure::new(
+                "this runs under another distlock, which keeps its store's URL to itself: give --store or --store-file",
+            ));
+        }
+        let folder = absolute(variable("XDG_STATE_HOME"))
+            .or_else(|| Some(absolute(variable("HOME"))?.join(".local/state")))
+            .ok_or_else(|| Failure::new("no store: give --store, or set DISTLOCK_STORE or HOME"))?;
+        Ok(Store::Default(folder.join("distlock/locks.db")))
+    }
+}
+
+impl Store {
+    /// Whether locks end with this very process.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self, Self::Url(url) if url.starts_with("memory:"))
+    }
+
+    /// Whether opening it will make it.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self, Self::Default(path) if !path.exists())
+    }
+
+    /// The store, connected to but not checked.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn LockAdmin>, Failure> {
+        match self {
+            Self::Url(url) => Ok(limited(distlock::open(url)).await?),
+            Self::Default(path) => {
+                make_folder(path)?;
+                let backend = SqliteBackend::builder().file(path).create(true).build()?;
+                if self.is_new() {
+                    limited(backend.migrate()).await?;
+                }
+                Ok(Arc::new(backend))
+            }
+        }
+    }
+}
+
+/// The result of an operation on the store, waited for as long as a person at a terminal would.
+pub(crate) async fn limited<T>(
+    operation: impl Future<Output = distlock::Result<T>>,
+) -> distlock::Result<T> {
+    let result = clock::timeout(LIMIT, operation).await;
+    result.unwrap_or_else(|| {
+        let seconds = LIMIT.as_secs();
+        let text = format!(
+            "no answer from the store within {seconds} s: check that it runs and can be reached"
+        );
+        Err(Error::new(ErrorKind::Timeout, text))
+    })
+}
+
+/// Makes the file's folder, for this user alone.
+fn make_folder(file: &Path) -> Result<(), Failure> {
+    let Some(folder) = file.parent() else {
+        return Ok(());
+    };
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| {
+        let folder = folder.display();
+        Failure::new(format!(
+            "cannot make the folder {folder}: {error}; give --store"
+        ))
+    })
+}
+
+fn stated(url: &str, source: &str) -> Result<Store, Failure> {
+    match url.trim() {
+        "" => Err(Failure::new(format!(
+            "{source} is empty: give the store's URL there, or leave it out"
+        ))),
+        url => Ok(Store::Url(url.to_owned())),
+    }
+}
+
+fn first_line(path: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!(
+            "cannot read --store-file {}: {error}",
+            path.display()
+        ))
+    })?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// A folder from the environment; what is not absolute does not count, as the XDG specification says.
+fn absolute(variable: Option<OsString>) -> Option<PathBuf> {
+    variable
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(store: Option<&str>, environment: &[(&str, &str)]) -> Result<Store, String> {
+        let args = StoreArgs {
+            store: store.map(str::to_owned),
+            store_file: None,
+        };
+        let find = |variable: &str| {
+            let found = environment.iter().find(|(name, _)| *name == variable);
+            found.map(|(_, value)| OsString::from(value))
+        };
+        args.resolve_in(find).map_err(|failure| failure.text)
+    }
+
+    fn is_url(store: Result<Store, String>, url: &str) -> bool {
+        store == Ok(Store::Url(url.to_owned()))
+    }
+
+    fn is_default(store: Result<Store, String>, path: &str) -> bool {
+        store == Ok(Store::Default(path.into()))
+    }
+
+    #[test]
+    fn the_argument_wins_over_the_environment() {
+        let environment = [("DISTLOCK_STORE", "redis://b")];
+        assert!(is_url(
+            resolve(Some("redis://a"), &environment),
+            "redis://a"
+        ));
+        assert!(is_url(resolve(None, &environment), "redis://b"));
+    }
+
+    #[test]
+    fn the_default_is_a_file_in_the_state_folder() {
+        let state = [("XDG_STATE_HOME", "/s"), ("HOME", "/h")];
+        assert!(is_default(resolve(None, &state), "/s/distlock/locks.db"));
+        let relative = [("XDG_STATE_HOME", "s"), ("HOME", "/h")];
+        let home = "/h/.local/state/distlock/locks.db";
+        assert!(is_default(resolve(None, &relative), home));
+        assert!(resolve(None, &[]).err().unwrap().contains("give --store"));
+    }
+
+    #[test]
+    fn an_empty_store_is_not_taken_for_the_default() {
+        for store in [Some(""), Some("  ")] {
+            assert!(resolve(store, &[]).err().unwrap().contains("is empty"));
+        }
+        let environment = [("DISTLOCK_STORE", ""), ("HOME", "/h")];
+        assert!(
+            resolve(None, &environment)
+                .err()
+                .unwrap()
+                .contains("is empty")
+        );
+    }
+
+    #[test]
+    fn a_nested_run_needs_a_store_of_its_own() {
+        let nested = [("DISTLOCK_NESTED", "1"), ("HOME", "/h")];
+        assert!(
+            resolve(None, &nested)
+                .err()
+                .unwrap()
+                .contains("another distlock")
+        );
+        assert!(is_url(resolve(Some("memory:"), &nested), "memory:"));
+    }
+
+    #[test]
+    fn only_memory_is_memory() {
+        assert!(Store::Url("memory:".to_owned()).is_memory());
+        assert!(!Store::Url("redis://memory".to_owned()).is_memory());
+    }
+}

@@ -1,0 +1,233 @@
+//! What the tests of the program share: the program itself, stores to run it on, and what came of a run.
+
+#![allow(dead_code, reason = "no test file uses all of it")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+use distlock::clock;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// The program, without anything of the environment that would change what it does.
+pub fn distlock() -> Command {
+    clean(Command::new(env!("CARGO_BIN_EXE_distlock")))
+}
+
+/// The program on a machine whose wall clock is an hour ahead.
+pub fn distlock_an_hour_ahead() -> Command {
+    let mut command = Command::new("faketime");
+    command
+        .args(["--exclude-monotonic", "-f", "+1h"])
+        .arg(env!("CARGO_BIN_EXE_distlock"));
+    clean(command)
+}
+
+fn clean(mut command: Command) -> Command {
+    for (variable, _) in std::env::vars_os() {
+        if variable.to_string_lossy().starts_with("DISTLOCK_") {
+            command.env_remove(variable);
+        }
+    }
+    command.stdin(Stdio::null()).env_remove("XDG_STATE_HOME");
+    command
+}
+
+/// A store with its table, and a folder for what a test writes.
+pub struct Store {
+    pub url: String,
+    pub folder: TempDir,
+}
+
+impl Store {
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", folder.path().join("locks.db").display());
+        Self::migrated(url, folder)
+    }
+
+    pub fn postgres() -> Self {
+        let url = server_url("DISTLOCK_TEST_POSTGRES_URL");
+        Self::migrated(url, tempfile::tempdir().unwrap())
+    }
+
+    pub fn redis() -> Self {
+        let url = server_url("DISTLOCK_TEST_REDIS_URL");
+        Self::migrated(url, tempfile::tempdir().unwrap())
+    }
+
+    fn migrated(url: String, folder: TempDir) -> Self {
+        let migrated = finish(distlock().arg("migrate").env("DISTLOCK_STORE", &url));
+        assert_eq!(migrated.code, Some(0), "{migrated:?}");
+        Self { url, folder }
+    }
+
+    /// A lock name that no other test has, now or later.
+    pub fn name(&self) -> String {
+        let unique = self.folder.path().file_name().unwrap().to_string_lossy();
+        format!("cli-test{unique}")
+    }
+
+    pub fn path(&self, file: &str) -> String {
+        self.folder.path().join(file).display().to_string()
+    }
+
+    /// `distlock run` on this store, with its own lock name.
+    pub fn run(&self, options: &[&str], command: &[&str]) -> Command {
+        self.run_with(distlock(), options, command)
+    }
+
+    pub fn run_with(&self, mut program: Command, options: &[&str], command: &[&str]) -> Command {
+        program
+            .env("DISTLOCK_STORE", &self.url)
+            .args(["run", "--name", &self.name()])
+            .args(options)
+            .arg("--")
+            .args(command);
+        program
+    }
+
+    /// Any other command of the program on this store.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut program = distlock();
+        program.env("DISTLOCK_STORE", &self.url).args(args);
+        program
+    }
+
+    /// Tries until it gets the lock; what the command then printed.
+    pub fn run_when_free(&self, command: &[&str]) -> Done {
+        let start = clock::Instant::now();
+        loop {
+            let done = finish(&mut self.run(&["--at-most", "30s", "-E", "75"], command));
+            if done.code != Some(75) {
+                return done;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "never free");
+        }
+    }
+}
+
+fn server_url(variable: &str) -> String {
+    std::env::var(variable)
+        .unwrap_or_else(|_| panic!("run `cargo xtask test`, or set {variable} to a server's URL"))
+}
+
+/// The same tests on each store.
+#[macro_export]
+macro_rules! on_each_store {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite { $(#[test] fn $test() { super::$test(&super::common::Store::sqlite()); })* }
+        mod postgres { $(#[test] fn $test() { super::$test(&super::common::Store::postgres()); })* }
+        mod redis { $(#[test] fn $test() { super::$test(&super::common::Store::redis()); })* }
+    };
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Done {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Runs it to its end.
+pub fn finish(command: &mut Command) -> Done {
+    let output = command.output();
+    output
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+        .into()
+}
+
+/// The command of a holder: says that it holds, and goes on until its stdin is closed.
+pub const HOLD: [&str; 3] = ["sh", "-c", "echo $DISTLOCK_FENCING_TOKEN; cat"];
+
+/// A run that goes on, read line by line. Dropping it kills the wrapper and closes the command's stdin.
+#[derive(Debug)]
+pub struct Running {
+    pub wrapper: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Self {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut wrapper = command.spawn().unwrap();
+        let stdout = BufReader::new(wrapper.stdout.take().unwrap());
+        Self { wrapper, stdout }
+    }
+
+    /// The next line that the command under the lock prints.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.wrapper.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Closes stdin, and waits until the wrapper has ended and everything that writes to its stdout has.
+    pub fn finish(mut self) -> Done {
+        drop(self.wrapper.stdin.take());
+        let mut stdout = String::new();
+        std::io::Read::read_to_string(&mut self.stdout, &mut stdout).unwrap();
+        let mut stderr = String::new();
+        let pipe = self.wrapper.stderr.as_mut().unwrap();
+        std::io::Read::read_to_string(pipe, &mut stderr).unwrap();
+        let code = self.wrapper.wait().unwrap().code();
+        Done {
+            code,
+            stdout,
+            stderr,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.wrapper.kill();
+        let _ = self.wrapper.wait();
+    }
+}
+
+pub fn is_alive(pid: i32) -> bool {
+    kill(Pid::from_raw(pid), None).is_ok()
+}
+
+pub fn kill_pid(pid: i32) {
+    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+}
+
+pub fn lines_of(path: impl AsRef<Path>) -> usize {
+    std::fs::read_to_string(path).unwrap().lines().count()
+}
+
+/// Asserts that it failed as distlock's own failures do: exit 125 and one line.
+pub fn assert_refused(done: &Done, reason: &str) {
+    assert_eq!(done.code, Some(125), "{done:?}");
+    assert_one_line(done, reason);
+    assert_eq!(done.stdout, "", "{done:?}");
+}
+
+pub fn assert_one_line(done: &Done, text: &str) {
+    assert!(done.stderr.starts_with("distlock: "), "{done:?}");
+    assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
+    assert!(done.stderr.contains(text), "{text}: {done:?}");
+}

@@ -1,0 +1,134 @@
+//! What the command is given, and which store is used.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use common::{Done, Store, assert_refused, distlock, finish};
+
+fn variables(done: &Done) -> Vec<&str> {
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let lines = done.stdout.lines();
+    lines.filter(|line| line.starts_with("DISTLOCK_")).collect()
+}
+
+/// (U38)
+#[test]
+fn the_variables_are_those_of_this_lock_whatever_was_there_before() {
+    let store = Store::sqlite();
+    let mut run = store.run(&["--at-most", "30s"], &["env"]);
+    for variable in ["NAME", "OWNER", "FENCING_TOKEN", "NESTED"] {
+        run.env(format!("DISTLOCK_{variable}"), "outer");
+    }
+    let done = finish(&mut run);
+    let variables = variables(&done);
+    assert_eq!(variables.len(), 4, "{variables:?}");
+    assert!(!done.stdout.contains("=outer"), "{variables:?}");
+    assert!(variables.contains(&&*format!("DISTLOCK_NAME={}", store.name())));
+    assert!(variables.contains(&"DISTLOCK_NESTED=1"));
+    assert!(
+        variables
+            .iter()
+            .any(|line| line.starts_with("DISTLOCK_OWNER=") && line.contains('/'))
+    );
+    assert!(
+        variables
+            .iter()
+            .any(|line| line.starts_with("DISTLOCK_FENCING_TOKEN="))
+    );
+}
+
+#[test]
+fn the_command_does_not_see_the_stores_url() {
+    for store in [Store::sqlite(), Store::postgres(), Store::redis()] {
+        let done = finish(&mut store.run(&["--at-most", "30s"], &["env"]));
+        assert_eq!(variables(&done).len(), 4, "{done:?}");
+        assert!(!done.stdout.contains(&store.url), "{done:?}");
+    }
+}
+
+#[test]
+fn a_nested_run_locks_no_other_store_by_accident() {
+    let store = Store::sqlite();
+    let program = env!("CARGO_BIN_EXE_distlock");
+    let inner = format!("{program} run --name inner --at-most 9s -- echo ran");
+    let state = store.path("state");
+    let mut run = store.run(&["--at-most", "30s"], &["sh", "-c", &inner]);
+    assert_refused(
+        &finish(run.env("XDG_STATE_HOME", &state)),
+        "another distlock",
+    );
+    assert!(!Path::new(&state).exists());
+
+    let inner = format!(
+        "{program} run --store {} --name inner --at-most 9s -- echo ran",
+        store.url
+    );
+    let done = finish(&mut store.run(&["--at-most", "30s"], &["sh", "-c", &inner]));
+    assert_eq!((done.code, &*done.stdout), (Some(0), "ran\n"), "{done:?}");
+}
+
+#[test]
+fn the_default_store_is_made_on_first_use() {
+    let home = tempfile::tempdir().unwrap();
+    let state = home.path().join("state");
+    let file = state.join("distlock/locks.db");
+    let run = [
+        "run",
+        "--name",
+        "n",
+        "--at-most",
+        "30s",
+        "--",
+        "echo",
+        "ran",
+    ];
+    let done = finish(distlock().env("XDG_STATE_HOME", &state).args(run));
+    assert_eq!((done.code, &*done.stdout), (Some(0), "ran\n"), "{done:?}");
+    let folder = std::fs::metadata(file.parent().unwrap()).unwrap();
+    assert_eq!(folder.permissions().mode() & 0o777, 0o700);
+    assert!(file.is_file());
+}
+
+#[test]
+fn without_a_state_folder_the_default_store_is_below_the_home_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let done = finish(distlock().env("HOME", home.path()).arg("migrate"));
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("made what was missing"), "{done:?}");
+    assert!(home.path().join(".local/state/distlock/locks.db").is_file());
+}
+
+#[test]
+fn twenty_first_uses_at_once_make_one_store() {
+    let home = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut command = distlock();
+        command
+            .env("XDG_STATE_HOME", home.path())
+            .arg("list")
+            .spawn()
+            .unwrap()
+    };
+    let running: Vec<_> = (0..20).map(|_| start()).collect();
+    for mut run in running {
+        assert_eq!(run.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_store_file_gives_its_first_line() {
+    let store = Store::sqlite();
+    let file = store.path("store-url");
+    std::fs::write(&file, format!("  {}  \nsecond line\n", store.url)).unwrap();
+    let done = finish(distlock().args(["list", "--json", "--store-file", &file]));
+    assert_eq!((done.code, &*done.stdout), (Some(0), "[]\n"), "{done:?}");
+
+    std::fs::write(&file, "\nsecond line\n").unwrap();
+    let done = finish(distlock().args(["list", "--store-file", &file]));
+    assert_refused(&done, "is empty");
+    let missing = store.path("missing");
+    let done = finish(distlock().args(["list", "--store-file", &missing]));
+    assert_refused(&done, "cannot read --store-file");
+}

@@ -1,0 +1,133 @@
+//! Signals, and the end of the lock's time (K1, U37).
+
+mod common;
+
+use std::net::TcpListener;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use common::{Running, Store, assert_one_line, distlock, is_alive};
+use distlock::clock::Instant;
+use nix::sys::signal::Signal;
+
+/// The child's child holds stdout open: its end is seen by reading to the end.
+#[test]
+fn signals_reach_what_the_command_has_started() {
+    let store = Store::sqlite();
+    for (signal, code) in [
+        (Signal::SIGTERM, 143),
+        (Signal::SIGINT, 130),
+        (Signal::SIGHUP, 129),
+        (Signal::SIGQUIT, 131),
+    ] {
+        let script = "ulimit -c 0; sh -c 'echo ready; sleep 1000; :'; :";
+        let mut run = Running::start(store.run(&["--at-most", "60s"], &["sh", "-c", script]));
+        assert_eq!(run.line(), "ready");
+        run.signal(signal);
+        let done = run.finish();
+        assert_eq!(done.code, Some(code), "{signal}: {done:?}");
+    }
+}
+
+#[test]
+fn a_command_that_handles_a_signal_gives_its_own_code() {
+    let store = Store::sqlite();
+    let script = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done";
+    let mut run = Running::start(store.run(&["--at-most", "60s"], &["sh", "-c", script]));
+    assert_eq!(run.line(), "ready");
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.finish().code, Some(7));
+}
+
+#[test]
+fn with_foreground_signals_reach_the_command_alone() {
+    let store = Store::sqlite();
+    let script = "sleep 1000 & echo $!; wait";
+    let options = ["--at-most", "60s", "--foreground"];
+    let mut run = Running::start(store.run(&options, &["sh", "-c", script]));
+    let grandchild: i32 = run.line().parse().unwrap();
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.wrapper.wait().unwrap().code(), Some(143));
+    assert!(is_alive(grandchild));
+    common::kill_pid(grandchild);
+}
+
+#[test]
+fn term_comes_before_the_end_and_kill_at_the_end_and_nobody_else_holds_before() {
+    let store = Store::sqlite();
+    let start = Instant::now();
+    let script = "exec 2>&-; trap 'echo term' TERM; echo $$; while :; do sleep 0.05; done";
+    let options = ["--at-most", "2s", "-k", "500ms"];
+    let mut run = Running::start(store.run(&options, &["sh", "-c", script]));
+    let child: i32 = run.line().parse().unwrap();
+    let check = format!("kill -0 {child} 2>&- && echo alive || echo dead");
+    let next = store.run_when_free(&["sh", "-c", &check]);
+    assert_eq!(next.stdout, "dead\n", "{next:?}");
+    let ended = start.elapsed();
+    // 1 % of the lease, 2 ms and the store's granularity are given away.
+    assert!(ended >= Duration::from_millis(1970), "{ended:?}");
+    let done = run.finish();
+    assert_eq!(
+        (done.code, &*done.stdout),
+        (Some(124), "term\n"),
+        "{done:?}"
+    );
+    assert_one_line(&done, "the command was stopped");
+}
+
+#[test]
+fn term_comes_as_long_before_the_end_as_was_asked_for() {
+    let store = Store::sqlite();
+    let start = Instant::now();
+    let script = "trap 'echo term; exit 0' TERM; while :; do sleep 0.05; done";
+    let options = ["--at-most", "20s", "-k", "18s"];
+    let mut run = Running::start(store.run(&options, &["sh", "-c", script]));
+    assert_eq!(run.line(), "term");
+    let term = start.elapsed();
+    assert!(term >= Duration::from_millis(1790), "{term:?}");
+    assert!(term < Duration::from_secs(12), "{term:?}");
+    assert_eq!(run.finish().code, Some(124));
+}
+
+/// The command dies of TERM at once; what it has started does not, and gets KILL at the end.
+#[test]
+fn nothing_of_the_command_outlives_the_lock() {
+    let store = Store::sqlite();
+    let script = "(trap '' TERM; echo ready; while :; do sleep 0.05; done) & wait";
+    let mut run = Running::start(store.run(&["--at-most", "2s"], &["sh", "-c", script]));
+    assert_eq!(run.line(), "ready");
+    let done = run.finish();
+    assert_eq!(done.code, Some(124), "{done:?}");
+}
+
+/// (C11) A server that accepts and says nothing holds the acquire up.
+#[test]
+fn a_signal_during_the_acquire_ends_it_without_a_child() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let mut command = distlock();
+    command
+        .args(["run", "--store", &url, "--name", "n", "--at-most", "60s"])
+        .args(["--", "echo", "ran"]);
+    let run = Running::start(command);
+    let (sender, accepted) = channel();
+    std::thread::spawn(move || sender.send(silent.accept()));
+    let connection = accepted.recv_timeout(Duration::from_secs(30)).unwrap();
+    run.signal(Signal::SIGTERM);
+    let done = run.finish();
+    drop(connection);
+    assert_eq!((done.code, &*done.stdout), (Some(143), ""), "{done:?}");
+    assert_one_line(&done, "SIGTERM came before the command");
+}
+
+#[test]
+fn a_stopped_command_is_stopped_for_good_when_the_time_is_up() {
+    let store = Store::sqlite();
+    let script = "echo ready; kill -STOP $$; echo continued";
+    // Without a terminal, whatever the tests run on.
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--wait", env!("CARGO_BIN_EXE_distlock")]);
+    let command = store.run_with(command, &["--at-most", "1s"], &["sh", "-c", script]);
+    let done = Running::start(command).finish();
+    assert_eq!(done.code, Some(124), "{done:?}");
+}

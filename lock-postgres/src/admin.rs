@@ -1,0 +1,130 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+use distlock_api::{
+    Error, ErrorKind, FencingToken, ForceRelease, LockAdmin, LockName, LockRecord, Operation,
+    Result, clock,
+};
+use sqlx::{AssertSqlSafe, PgConnection};
+
+use crate::backend::PostgresBackend;
+use crate::check::check;
+use crate::error;
+use crate::schema::schema_sql;
+use crate::statements::{Forced, Purge, Records};
+
+/// Any number that no other program is likely to lock: "distlock" in ASCII.
+const MIGRATION: i64 = i64::from_be_bytes(*b"distlock");
+
+#[async_trait]
+impl LockAdmin for PostgresBackend {
+    async fn check(&self) -> Result<()> {
+        self.limited(Operation::Check, async {
+            let mut connection = self.server().connect().await?;
+            self.usable(&mut connection).await
+        })
+        .await
+    }
+
+    /// Does nothing where the table is right already, so that it then needs no right to create one.
+    async fn migrate(&self) -> Result<()> {
+        self.limited(Operation::Migrate, async {
+            let mut connection = self.server().connect().await?;
+            match self.usable(&mut connection).await {
+                Err(error) if error.kind() == ErrorKind::SchemaMissing => {}
+                other => return other,
+            }
+            self.make_table(&mut connection).await?;
+            self.usable(&mut connection).await
+        })
+        .await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockRecord>> {
+        let read = async { Ok(self.server().ask(&Records(Some(name))).await?.answer.pop()) };
+        let read = self.limited(Operation::Inspect, read).await;
+        read.map_err(|error| error.on(name))
+    }
+
+    async fn list(&self) -> Result<Vec<LockRecord>> {
+        self.limited(Operation::List, async {
+            Ok(self.server().ask(&Records(None)).await?.answer)
+        })
+        .await
+    }
+
+    async fn force_release(
+        &self,
+        name: &LockName,
+        only_if: Option<FencingToken>,
+    ) -> Result<ForceRelease> {
+        let force = async {
+            let answered = self.server().ask(&Forced { name, only_if }).await?;
+            match (answered.answer, answered.doubt) {
+                // Perhaps it was the try in doubt that freed it.
+                (ForceRelease::NotHeld, Some(doubt)) => Err(doubt),
+                (answer, _) => Ok(answer),
+            }
+        };
+        let forced = self.limited(Operation::ForceRelease, force).await;
+        forced.map_err(|error| error.on(name))
+    }
+
+    async fn purge(&self, free_for: Duration) -> Result<u64> {
+        let mut purged = 0;
+        loop {
+            let batch = async {
+                let answered = self.server().ask(&Purge(free_for)).await?;
+                match answered.doubt {
+                    // How many the try in doubt deleted is unknown.
+                    Some(doubt) => Err(doubt),
+                    None => Ok(answered.answer),
+                }
+            };
+            let deleted = self.limited(Operation::Purge, batch).await?;
+            purged += deleted;
+            if deleted < Purge::BATCH {
+                return Ok(purged);
+            }
+        }
+    }
+}
+
+impl PostgresBackend {
+    async fn usable(&self, connection: &mut PgConnection) -> Result<()> {
+        let checked = check(connection, self.server().table()).await;
+        checked.map_err(|error| error::failed(&error))?
+    }
+
+    /// What creates is one request, hence one transaction, which no dropped future can leave open.
+    async fn make_table(&self, connection: &mut PgConnection) -> Result<()> {
+        let made = async {
+            let table = self.server().table();
+            let mut sql = format!("SELECT pg_advisory_xact_lock({MIGRATION});");
+            if let Some(schema) = table.quoted_schema() {
+                let missing = sqlx::query_scalar("SELECT to_regnamespace($1) IS NULL");
+                if missing.bind(&schema).fetch_one(&mut *connection).await? {
+                    sql += &format!("CREATE SCHEMA IF NOT EXISTS {schema};");
+                }
+            }
+            sql += &schema_sql(table);
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await
+        };
+        made.await.map(drop).map_err(|error| error::failed(&error))
+    }
+
+    /// Nobody stands above these operations and limits them, so that they limit themselves.
+    async fn limited<T>(
+        &self,
+        operation: Operation,
+        work: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let limit = self.server().limit();
+        let done = clock::timeout(limit, work).await;
+        let done = done.unwrap_or_else(|| {
+            let text = format!("no answer within {limit:?}: check the network and the server");
+            Err(Error::new(ErrorKind::Timeout, text).after(limit))
+        });
+        done.map_err(|error| error.during("postgres", operation))
+    }
+}

@@ -1,0 +1,96 @@
+use distlock_api::{AcquireRequest, Attempt, FencingToken, Held};
+use sqlx::PgConnection;
+
+use super::{Request, Statements, micros, remaining, safe, unsigned};
+
+/// Tries to take a lock.
+pub(crate) struct Acquire<'a>(pub(crate) &'a AcquireRequest);
+
+/// The columns of `acquire.sql`: the fencing token if granted, else the record.
+type Row = (Option<i64>, Option<String>, Option<i64>, bool, Option<i64>);
+
+impl Request for Acquire<'_> {
+    type Answer = Attempt;
+    const CHECKED: bool = true;
+
+    /// One statement, as a rule. A second try follows where the first met somebody else's change and so knows no
+    /// holder, and a name that is unknown is inserted.
+    async fn send(
+        &self,
+        statements: &Statements,
+        connection: &mut PgConnection,
+    ) -> sqlx::Result<Attempt> {
+        for _ in 0..2 {
+            let answer = match self.update(statements, connection).await? {
+                Some(row) => self.read(row)?,
+                None => self.insert(statements, connection).await?,
+            };
+            if let Some(attempt) = answer {
+                return Ok(attempt);
+            }
+        }
+        // It changed hands under both tries: somebody has it, and we do not know who.
+        Ok(Attempt::Held(Held::default()))
+    }
+}
+
+impl Acquire<'_> {
+    async fn update(
+        &self,
+        statements: &Statements,
+        connection: &mut PgConnection,
+    ) -> sqlx::Result<Option<Row>> {
+        let Self(request) = self;
+        sqlx::query_as(safe(&statements.acquire))
+            .bind(request.name.as_str())
+            .bind(request.token.as_bytes().as_slice())
+            .bind(&*request.owner)
+            .bind(micros(request.lease))
+            .bind(request.tick)
+            .fetch_optional(connection)
+            .await
+    }
+
+    async fn insert(
+        &self,
+        statements: &Statements,
+        connection: &mut PgConnection,
+    ) -> sqlx::Result<Option<Attempt>> {
+        let Self(request) = self;
+        let fence: Option<(i64,)> = sqlx::query_as(safe(&statements.insert))
+            .bind(request.name.as_str())
+            .bind(request.token.as_bytes().as_slice())
+            .bind(&*request.owner)
+            .bind(micros(request.lease))
+            .bind(request.tick)
+            .fetch_optional(connection)
+            .await?;
+        fence.map(|(fence,)| acquired(fence)).transpose()
+    }
+
+    /// What the row says; `None` if it is out of date.
+    fn read(&self, (granted, by, left, resting, last_tick): Row) -> sqlx::Result<Option<Attempt>> {
+        if let Some(fence) = granted {
+            return acquired(fence).map(Some);
+        }
+        // Ticks only grow: a refusal by an outdated row stands.
+        if let (Some(tick), Some(last)) = (self.0.tick, last_tick)
+            && tick <= last
+        {
+            return Ok(Some(Attempt::TickDone { last }));
+        }
+        Ok(left.map(|left| {
+            Attempt::Held(Held {
+                by,
+                remaining: Some(remaining(left)),
+                resting,
+            })
+        }))
+    }
+}
+
+fn acquired(fence: i64) -> sqlx::Result<Attempt> {
+    Ok(Attempt::Acquired {
+        fencing_token: Some(FencingToken::new(unsigned(fence)?)),
+    })
+}

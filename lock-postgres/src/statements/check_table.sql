@@ -1,0 +1,16 @@
+-- The session, the table and our rights on it. $1 the quoted name of the table
+SELECT
+    current_setting('distlock.direct', true) IS NOT DISTINCT FROM 'on' AS direct,
+    pg_is_in_recovery() AS in_recovery,
+    current_setting('transaction_read_only') = 'on' AS read_only,
+    current_user::text AS "user",
+    class.relkind IN ('r', 'p') AS is_table,
+    class.relpersistence::text AS persistence,
+    row_security_active(class.oid) AS row_security,
+    ARRAY(
+        SELECT privilege
+        FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS privilege
+        WHERE NOT has_table_privilege(class.oid, privilege)
+    ) AS missing_rights
+FROM (SELECT to_regclass($1) AS oid) AS found
+LEFT JOIN pg_catalog.pg_class AS class ON class.oid = found.oid

@@ -1,0 +1,48 @@
+use distlock_api::{FencingToken, ForceRelease, LockName};
+use sqlx::PgConnection;
+
+use super::{Request, Statements, safe, unsigned};
+
+/// Frees a lock whoever holds it.
+pub(crate) struct Forced<'a> {
+    pub(crate) name: &'a LockName,
+    pub(crate) only_if: Option<FencingToken>,
+}
+
+/// The columns of `force_release.sql`: freed, the holder, its fencing token.
+type Row = (bool, String, i64);
+
+impl Request for Forced<'_> {
+    type Answer = ForceRelease;
+    const CHECKED: bool = true;
+
+    async fn send(
+        &self,
+        statements: &Statements,
+        connection: &mut PgConnection,
+    ) -> sqlx::Result<ForceRelease> {
+        // A number that the column cannot hold is no lock's: the greatest that it can hold is not reached either.
+        let only_if = self
+            .only_if
+            .map(|fence| i64::try_from(fence.value()).unwrap_or(i64::MAX));
+        for _ in 0..2 {
+            let row: Option<Row> = sqlx::query_as(safe(&statements.force_release))
+                .bind(self.name.as_str())
+                .bind(only_if)
+                .fetch_optional(&mut *connection)
+                .await?;
+            match row {
+                Some((true, was, _)) => return Ok(ForceRelease::Freed { was }),
+                Some((false, _, fence)) if only_if.is_some_and(|asked| asked != fence) => {
+                    return Ok(ForceRelease::OtherFence {
+                        current: Some(FencingToken::new(unsigned(fence)?)),
+                    });
+                }
+                // It fits and was not freed: it was changed under our hands, so look again.
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Ok(ForceRelease::NotHeld)
+    }
+}

@@ -1,0 +1,120 @@
+//! The statements, one SQL file each, and what their answers mean.
+
+mod acquire;
+mod force_release;
+mod purge;
+mod records;
+mod release;
+mod renew;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, PgConnection};
+
+pub(crate) use acquire::Acquire;
+pub(crate) use force_release::Forced;
+pub(crate) use purge::Purge;
+pub(crate) use records::Records;
+pub(crate) use release::Released;
+pub(crate) use renew::Renew;
+
+use crate::schema::Table;
+
+/// One thing to ask of the server, in one statement or a few that each stand alone.
+///
+/// It may be sent again as a whole after the server rolled it back or the connection broke.
+pub(crate) trait Request: Sync {
+    /// What the server says.
+    type Answer: Send;
+
+    /// Whether the store must have been found usable before.
+    const CHECKED: bool;
+
+    /// Sends it and waits for the answer.
+    fn send(
+        &self,
+        statements: &Statements,
+        connection: &mut PgConnection,
+    ) -> impl Future<Output = sqlx::Result<Self::Answer>> + Send;
+}
+
+/// The texts for one table. The table's quoted name is the only thing that is put into them.
+pub(crate) struct Statements {
+    acquire: Arc<str>,
+    insert: Arc<str>,
+    renew: Arc<str>,
+    release: Arc<str>,
+    force_release: Arc<str>,
+    records: Arc<str>,
+    purge: Arc<str>,
+}
+
+impl Statements {
+    pub(crate) fn new(table: &Table) -> Self {
+        let table = table.to_string();
+        let text = |template| without_comments(template).replace("{table}", &table).into();
+        Self {
+            acquire: text(include_str!("acquire.sql")),
+            insert: text(include_str!("insert.sql")),
+            renew: text(include_str!("renew.sql")),
+            release: text(include_str!("release.sql")),
+            force_release: text(include_str!("force_release.sql")),
+            records: text(include_str!("records.sql")),
+            purge: text(include_str!("purge.sql")),
+        }
+    }
+}
+
+/// Comments are for readers of the files; the server is spared them.
+fn without_comments(sql: &str) -> String {
+    let lines = sql.lines().map(str::trim);
+    let code: Vec<_> = lines.filter(|line| !line.starts_with("--")).collect();
+    code.join(" ")
+}
+
+/// A text that was made here, of nothing but a template and the quoted table.
+fn safe(text: &Arc<str>) -> AssertSqlSafe<Arc<str>> {
+    AssertSqlSafe(Arc::clone(text))
+}
+
+/// Whole microseconds, the unit of PostgreSQL's times, rounded up.
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX)
+}
+
+/// What is left, by the server; it may have passed since the row was looked at.
+fn remaining(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// A stored number that should be a `u64`.
+fn unsigned(value: i64) -> sqlx::Result<u64> {
+    u64::try_from(value).map_err(|_| {
+        sqlx::Error::Decode(format!("the table holds the negative number {value}").into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_rounded_up() {
+        assert_eq!(micros(Duration::ZERO), 0);
+        assert_eq!(micros(Duration::from_nanos(1)), 1);
+        assert_eq!(micros(Duration::from_nanos(1001)), 2);
+        assert_eq!(micros(Duration::from_micros(7)), 7);
+        assert_eq!(micros(Duration::MAX), i64::MAX);
+    }
+
+    #[test]
+    fn every_placeholder_is_filled() {
+        let table = Table::new("a{table}b").unwrap();
+        let texts = Statements::new(&table);
+        for text in [&texts.acquire, &texts.renew, &texts.purge] {
+            assert!(text.contains(r#""a{table}b""#), "{text}");
+            assert!(!text.contains("--"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+use std::time::{Duration, SystemTime};
+
+use distlock_api::{FencingToken, LockName, LockRecord, LockState};
+use sqlx::PgConnection;
+
+use super::{Request, Statements, remaining, safe, unsigned};
+
+/// Reads the record of one lock, or of all. A replica and a role that may only read can be asked, too.
+pub(crate) struct Records<'a>(pub(crate) Option<&'a LockName>);
+
+/// The columns of `records.sql`.
+type Row = (String, i64, i64, i64, String, i64, Option<i64>, bool);
+
+impl Request for Records<'_> {
+    type Answer = Vec<LockRecord>;
+    const CHECKED: bool = false;
+
+    async fn send(
+        &self,
+        statements: &Statements,
+        connection: &mut PgConnection,
+    ) -> sqlx::Result<Vec<LockRecord>> {
+        let rows: Vec<Row> = sqlx::query_as(safe(&statements.records))
+            .bind(self.0.map(LockName::as_str))
+            .fetch_all(connection)
+            .await?;
+        rows.into_iter().map(record).collect()
+    }
+}
+
+fn record(row: Row) -> sqlx::Result<LockRecord> {
+    let (name, lock_until, locked_at, left, locked_by, fence, last_tick, resting) = row;
+    let name = LockName::new(name).map_err(|error| sqlx::Error::Decode(error.into()))?;
+    let mut record = LockRecord::new(name);
+    record.state = match (left > 0, resting) {
+        (false, _) => LockState::Free,
+        (true, true) => LockState::Resting,
+        (true, false) => LockState::Held,
+    };
+    record.owner = Some(locked_by);
+    record.locked_at = instant(locked_at);
+    record.lock_until = instant(lock_until);
+    record.remaining = remaining(left);
+    record.fencing_token = Some(FencingToken::new(unsigned(fence)?));
+    record.last_tick = last_tick;
+    Ok(record)
+}
+
+/// Microseconds since 1970.
+fn instant(micros: i64) -> Option<SystemTime> {
+    let distance = Duration::from_micros(micros.unsigned_abs());
+    match micros < 0 {
+        true => SystemTime::UNIX_EPOCH.checked_sub(distance),
+        false => SystemTime::UNIX_EPOCH.checked_add(distance),
+    }
+}

@@ -1,0 +1,66 @@
+use std::collections::HashMap;
+use std::time::Duration;
+
+use distlock_api::{LeaseId, Renewal};
+use sqlx::PgConnection;
+
+use super::{Request, Statements, micros, safe};
+
+/// Moves the ends of leases, all in one statement.
+pub(crate) struct Renew<'a>(pub(crate) &'a [(LeaseId, Duration)]);
+
+/// The columns of `renew.sql`.
+type Row = (String, Vec<u8>, bool, Option<String>);
+
+impl Request for Renew<'_> {
+    type Answer = Vec<Renewal>;
+    const CHECKED: bool = true;
+
+    async fn send(
+        &self,
+        statements: &Statements,
+        connection: &mut PgConnection,
+    ) -> sqlx::Result<Vec<Renewal>> {
+        let asked = self.distinct();
+        let names: Vec<_> = asked.iter().map(|(lease, _)| lease.name.as_str()).collect();
+        let tokens: Vec<_> = asked
+            .iter()
+            .map(|(lease, _)| lease.token.as_bytes().as_slice())
+            .collect();
+        let ttls: Vec<_> = asked.iter().map(|(_, ttl)| micros(*ttl)).collect();
+        let rows: Vec<Row> = sqlx::query_as(safe(&statements.renew))
+            .bind(names)
+            .bind(tokens)
+            .bind(ttls)
+            .fetch_all(connection)
+            .await?;
+        let answers: HashMap<_, _> = rows
+            .iter()
+            .map(|(name, token, renewed, by)| ((&**name, &**token), (*renewed, by)))
+            .collect();
+        self.0
+            .iter()
+            .map(|(lease, _)| {
+                match answers.get(&(lease.name.as_str(), lease.token.as_bytes().as_slice())) {
+                    Some((true, _)) => Ok(Renewal::Renewed),
+                    Some((false, by)) => Ok(Renewal::Lost { to: (*by).clone() }),
+                    None => Err(sqlx::Error::RowNotFound),
+                }
+            })
+            .collect()
+    }
+}
+
+impl Renew<'_> {
+    /// Each lease once, with the longest time asked for it, in the order in which rows are to be locked.
+    fn distinct(&self) -> Vec<(&LeaseId, Duration)> {
+        let mut asked: Vec<_> = self.0.iter().map(|(lease, ttl)| (lease, *ttl)).collect();
+        asked.sort_by(|(one, one_ttl), (other, other_ttl)| {
+            let order = one.name.cmp(&other.name);
+            let order = order.then_with(|| one.token.as_bytes().cmp(other.token.as_bytes()));
+            order.then_with(|| other_ttl.cmp(one_ttl))
+        });
+        asked.dedup_by(|(later, _), (first, _)| later == first);
+        asked
+    }
+}

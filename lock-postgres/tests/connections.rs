@@ -1,0 +1,184 @@
+//! The backend's own connections: nobody's pool, nobody's transaction, and replaced when they die.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{LEASE, Store, acquire, name, options, pool_of_one, request, unique};
+use distlock_api::{Attempt, ErrorKind, LockAdmin, LockBackend, Release, Renewal};
+use distlock_postgres::PostgresBackend;
+use sqlx::Executor;
+
+/// Ends the sessions of an application, as an operator or a failover would.
+async fn kill(store: &mut Store, application: &str) {
+    let sessions = format!("FROM pg_stat_activity WHERE application_name = '{application}'");
+    let killed: i64 = store
+        .value(&format!(
+            "SELECT count(pg_terminate_backend(pid)) {sessions}"
+        ))
+        .await;
+    assert!(killed > 0);
+    while store
+        .value::<i64>(&format!("SELECT count(*) {sessions}"))
+        .await
+        > 0
+    {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn every_call_survives_the_death_of_its_idle_connection() {
+    // (F1)
+    let mut store = Store::new("killed").await;
+    let application = unique("killed");
+    let options = options().application_name(&application);
+    let backend = store.builder().for_options(options).unwrap();
+    acquire(&backend, "warm").await;
+    kill(&mut store, &application).await;
+    let (held, _) = acquire(&backend, "job").await;
+    let lease = held.lease_id();
+    kill(&mut store, &application).await;
+    assert!(matches!(
+        backend.try_acquire(&request("job")).await.unwrap(),
+        Attempt::Held(_)
+    ));
+    kill(&mut store, &application).await;
+    let renewed = backend.renew(&[(lease.clone(), LEASE)]).await.remove(0);
+    assert_eq!(renewed.unwrap(), Renewal::Renewed);
+    kill(&mut store, &application).await;
+    assert_eq!(backend.list().await.unwrap().len(), 2);
+    kill(&mut store, &application).await;
+    let released = backend.release(&lease, Duration::ZERO).await;
+    assert_eq!(released.unwrap(), Release::Released);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_busy_pool_of_one_holds_nothing_up() {
+    let store = Store::new("pool").await;
+    let pool = pool_of_one().await;
+    let backend = store.builder().for_pool(&pool).unwrap();
+    let _job = pool.acquire().await.unwrap();
+    let (held, _) = acquire(&backend, "job").await;
+    let release = backend.release(&held.lease_id(), Duration::ZERO).await;
+    assert_eq!(release.unwrap(), Release::Released);
+    assert_eq!(pool.size(), 1);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn the_callers_transaction_is_untouched() {
+    // (U10, B12)
+    let store = Store::new("callers").await;
+    let pool = pool_of_one().await;
+    let backend = store.builder().for_pool(&pool).unwrap();
+    let mut transaction = pool.begin().await.unwrap();
+    transaction
+        .execute("CREATE TEMPORARY TABLE mine (n int)")
+        .await
+        .unwrap();
+    acquire(&backend, "job").await;
+    let refused = backend.try_acquire(&request("job")).await.unwrap();
+    assert!(matches!(refused, Attempt::Held(_)));
+    transaction
+        .execute("INSERT INTO mine VALUES (1)")
+        .await
+        .unwrap();
+    transaction.rollback().await.unwrap();
+    let record = backend.inspect(&name("job")).await.unwrap().unwrap();
+    assert_eq!(record.owner.as_deref(), Some("test"));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_table_made_anew_is_used_by_the_connections_that_knew_the_old_one() {
+    let mut store = Store::new("anew").await;
+    let backend = store.backend();
+    acquire(&backend, "job").await;
+    store.run("ALTER TABLE {} ADD COLUMN note text").await;
+    assert!(matches!(
+        backend.try_acquire(&request("job")).await.unwrap(),
+        Attempt::Held(_)
+    ));
+    store.run("DROP TABLE {}").await;
+    let error = backend.try_acquire(&request("job")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SchemaMissing, "{error}");
+    backend.migrate().await.unwrap();
+    acquire(&backend, "job").await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_no_connection_in_the_middle_of_something() {
+    let store = Store::new("dropped").await;
+    let backend = store.builder().max_connections(1);
+    let backend = backend.for_options(options()).unwrap();
+    acquire(&backend, "warm").await;
+    for number in 0..60 {
+        let request = request(&format!("job-{number}"));
+        tokio::select! {
+            biased;
+            attempt = backend.try_acquire(&request) => drop(attempt.unwrap()),
+            () = moment(Duration::from_micros(number * 10)) => {}
+        }
+        // A connection in the middle of something would give the other question's answer, or none.
+        let warm = backend.inspect(&name("warm")).await.unwrap().unwrap();
+        assert_eq!(warm.name, name("warm"));
+    }
+    store.close().await;
+}
+
+/// Waits without a timer, which would be too coarse.
+async fn moment(duration: Duration) {
+    let start = distlock_api::clock::Instant::now();
+    while start.elapsed() < duration {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn settings_of_the_role_do_not_reach_lock_statements() {
+    // (trap 7)
+    let mut store = Store::new("settings").await;
+    let (role, options) = store.role().await;
+    store
+        .run(&format!(
+            "ALTER ROLE {role} SET default_transaction_isolation = serializable;
+             ALTER ROLE {role} SET synchronous_commit = off;
+             ALTER ROLE {role} SET lock_timeout = 0;
+             ALTER ROLE {role} SET statement_timeout = 0;
+             CREATE FUNCTION {{}}_spy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 NEW.locked_by := concat_ws(', ', current_setting('transaction_isolation'),
+                     current_setting('synchronous_commit'), current_setting('lock_timeout'),
+                     current_setting('statement_timeout'));
+                 RETURN NEW;
+             END $$;
+             CREATE TRIGGER spy BEFORE INSERT OR UPDATE ON {{}} FOR EACH ROW EXECUTE FUNCTION {{}}_spy()"
+        ))
+        .await;
+    let backend = store.builder().for_options(options).unwrap();
+    acquire(&backend, "job").await;
+    let seen: String = store.value("SELECT locked_by FROM {}").await;
+    assert_eq!(seen, "read committed, on, 4s, 4500ms");
+    store.run("DROP TABLE {}; DROP FUNCTION {}_spy").await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn more_callers_than_connections_wait_their_turn() {
+    let store = Store::new("turns").await;
+    let backend = store
+        .builder()
+        .max_connections(2)
+        .for_options(options())
+        .unwrap();
+    let backend = std::sync::Arc::new(backend);
+    let mut callers = tokio::task::JoinSet::new();
+    for number in 0..50 {
+        let backend: std::sync::Arc<PostgresBackend> = std::sync::Arc::clone(&backend);
+        callers.spawn(async move { acquire(&backend, &format!("job-{number}")).await });
+    }
+    assert_eq!(callers.join_all().await.len(), 50);
+    store.close().await;
+}

@@ -1,0 +1,174 @@
+//! Lost answers, sessions that end in mid-statement, and poolers.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::proxy::Proxy;
+use common::{LEASE, Store, acquire, granted, name, options, request, unique};
+use distlock_api::{Effect, ErrorKind, ForceRelease, LockAdmin, LockBackend, Release, Renewal};
+use distlock_postgres::PostgresBackend;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+/// A backend whose connection is kept and good, until the proxy is told otherwise.
+async fn behind_proxy(store: &Store) -> (Proxy, PostgresBackend) {
+    let proxy = Proxy::new().await;
+    let backend = store.builder().for_options(proxy.options.clone()).unwrap();
+    acquire(&backend, "warm").await;
+    let lease = request("warm").lease_id();
+    backend.renew(&[(lease.clone(), LEASE)]).await;
+    backend.release(&lease, Duration::ZERO).await.unwrap();
+    backend.force_release(&name("warm"), None).await.unwrap();
+    (proxy, backend)
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_is_lost_is_granted_again() {
+    // (D2)
+    let store = Store::new("lostgrant").await;
+    let (proxy, backend) = behind_proxy(&store).await;
+    proxy.lose_reply();
+    let (held, _) = acquire(&backend, "warm").await;
+    proxy.lose_reply();
+    let renewed = backend.renew(&[(held.lease_id(), LEASE)]).await.remove(0);
+    assert_eq!(renewed.unwrap(), Renewal::Renewed);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_release_whose_answer_is_lost_is_never_reported_as_not_held() {
+    let store = Store::new("lostrelease").await;
+    let (proxy, backend) = behind_proxy(&store).await;
+    let (held, _) = acquire(&backend, "warm").await;
+    proxy.lose_reply();
+    let error = backend
+        .release(&held.lease_id(), Duration::ZERO)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Unavailable, Effect::Unknown)
+    );
+    // With a linger the second try finds the lock resting, and so knows.
+    let (held, _) = acquire(&backend, "warm").await;
+    proxy.lose_reply();
+    let release = backend.release(&held.lease_id(), LEASE).await;
+    assert_eq!(release.unwrap(), Release::Released);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_forced_release_whose_answer_is_lost_is_in_doubt() {
+    let store = Store::new("lostforce").await;
+    let (proxy, backend) = behind_proxy(&store).await;
+    acquire(&backend, "warm").await;
+    proxy.lose_reply();
+    let error = backend
+        .force_release(&name("warm"), None)
+        .await
+        .unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    let again = backend.force_release(&name("warm"), None).await.unwrap();
+    assert_eq!(again, ForceRelease::NotHeld);
+    store.close().await;
+}
+
+/// Ends a session that waits for a row, as soon as it does.
+async fn kill_waiting(application: &str) {
+    let mut store = Store::without_table("killer").await;
+    let kill = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+         WHERE application_name = '{application}' AND wait_event_type = 'Lock'"
+    );
+    while store.value::<i64>(&kill).await == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_ended_in_mid_statement_is_replaced() {
+    // (F1)
+    let mut store = Store::new("ended").await;
+    let application = unique("ended");
+    let options = options().application_name(&application);
+    let backend = store.builder().for_options(options).unwrap();
+    acquire(&backend, "job").await;
+    store
+        .run("UPDATE {} SET lock_until = clock_timestamp()")
+        .await;
+    store.run("BEGIN; SELECT FROM {} FOR UPDATE").await;
+    let request = request("job");
+    let (attempt, ()) = tokio::join!(backend.try_acquire(&request), async {
+        kill_waiting(&application).await;
+        store.run("ROLLBACK").await;
+    });
+    assert!(granted(&attempt.unwrap()).is_some());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_new_session_that_is_ended_in_mid_statement_leaves_the_effect_unknown() {
+    // (F1)
+    let mut store = Store::new("unknown").await;
+    acquire(&store.backend(), "job").await;
+    store
+        .run("UPDATE {} SET lock_until = clock_timestamp()")
+        .await;
+    store.run("BEGIN; SELECT FROM {} FOR UPDATE").await;
+    let application = unique("unknown");
+    let options = options().application_name(&application);
+    let backend = store.builder().for_options(options).unwrap();
+    let request = request("job");
+    let (attempt, ()) = tokio::join!(backend.try_acquire(&request), kill_waiting(&application));
+    let error = attempt.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Unavailable, Effect::Unknown)
+    );
+    store.run("ROLLBACK").await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_pooler_that_swallows_session_settings_is_refused() {
+    let store = Store::new("swallows").await;
+    let proxy = Proxy::new().await;
+    proxy.drop_options();
+    let backend = store.builder().for_options(proxy.options.clone()).unwrap();
+    let error = backend.try_acquire(&request("job")).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Config, Effect::None),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("connect to the server directly"),
+        "{error}"
+    );
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_pooler_that_refuses_session_settings_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        // What PgBouncer answers.
+        let fields = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: options\0\0";
+        let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+        let answer = [b"E".as_slice(), &length, fields].concat();
+        client.write_all(&answer).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let url = format!("postgres://u:canary@127.0.0.1:{port}/db?sslmode=disable");
+    let error = PostgresBackend::connect(&url).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Config, Effect::None),
+        "{error}"
+    );
+    assert!(error.to_string().contains("a pooler"), "{error}");
+}

@@ -1,0 +1,194 @@
+//! The connection to the server: one, shared by all calls, opened when needed and again when it broke.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use distlock_api::{Effect, Error, ErrorKind, Result, clock};
+use redis::Value;
+
+use crate::connection::{Connection, Source};
+use crate::error;
+use crate::statements::Call;
+
+/// The server, as far as there is a connection to it.
+pub(crate) struct Server {
+    source: Source,
+    limit: Duration,
+    kept: Mutex<Option<Arc<Connection>>>,
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// The answers to several calls, in their order.
+pub(crate) struct Answers {
+    pub(crate) values: Vec<Result<Value>>,
+    /// Why the calls were sent twice: the first time they may have been done, too.
+    pub(crate) doubt: Option<Error>,
+}
+
+impl Server {
+    /// `limit` is what a call may take, for the connecting and for the answer.
+    pub(crate) fn new(source: Source, limit: Duration) -> Self {
+        Self {
+            source,
+            limit,
+            kept: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(crate) fn has_own_connections(&self) -> bool {
+        !matches!(self.source, Source::Given(_))
+    }
+
+    /// Makes sure that there is a connection.
+    pub(crate) async fn connect(&self) -> Result<()> {
+        self.connection().await.map(|_| ())
+    }
+
+    /// Sends the calls in one go. They are sent once more if a connection that was open before turns out dead, and
+    /// must give the same then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe for the connection: the driver drops an answer that nobody waits for.
+    pub(crate) async fn run(&self, calls: &[Call]) -> Result<Answers> {
+        let (connection, fresh) = self.connection().await?;
+        match self.send(&connection, calls).await {
+            Ok(values) => Ok(Answers {
+                values,
+                doubt: None,
+            }),
+            Err(first) if fresh || first.kind() == ErrorKind::Timeout => Err(first),
+            Err(first) if !self.has_own_connections() => Err(first),
+            Err(first) => {
+                let again = async {
+                    let (connection, _) = self.connection().await?;
+                    self.send(&connection, calls).await
+                };
+                let values = again.await.map_err(|e| e.with_effect(Effect::Unknown))?;
+                Ok(Answers {
+                    values,
+                    doubt: Some(first),
+                })
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        connection: &Arc<Connection>,
+        calls: &[Call],
+    ) -> Result<Vec<Result<Value>>> {
+        let sent = async {
+            let mut values = connection.ask(calls.iter().map(Call::by_digest)).await?;
+            let unknown: Vec<usize> = (0..calls.len())
+                .filter(|i| is_unknown_script(&values[*i]))
+                .collect();
+            if let Some((first, others)) = unknown.split_first() {
+                let first = calls[*first].by_text();
+                let others = others.iter().map(|i| calls[*i].by_digest());
+                let again = connection.ask(std::iter::once(first).chain(others)).await?;
+                for (i, value) in unknown.into_iter().zip(again) {
+                    values[i] = value;
+                }
+            }
+            Ok(values)
+        };
+        let values = match sent.await {
+            Ok(values) => values,
+            Err(error) => {
+                self.forget(connection);
+                return Err(self.no_answer(&error));
+            }
+        };
+        let results: Vec<_> = values
+            .into_iter()
+            .zip(calls)
+            .map(|(value, call)| error::answer(value, call.key()))
+            .collect();
+        if results.iter().any(is_wrong_server) {
+            self.forget(connection);
+        }
+        Ok(results)
+    }
+
+    fn no_answer(&self, error: &redis::RedisError) -> Error {
+        match self.source {
+            Source::Given(_) if !error.is_timeout() => Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "the connection that the backend was given broke, and it cannot open another: {error}"
+                ),
+            ),
+            _ => error::no_answer(error),
+        }
+    }
+
+    /// The connection, and whether it was opened for this call.
+    async fn connection(&self) -> Result<(Arc<Connection>, bool)> {
+        if let Some(connection) = self.alive() {
+            return Ok((connection, false));
+        }
+        let open = async {
+            let _one_at_a_time = self.opening.lock().await;
+            if let Some(connection) = self.alive() {
+                return Ok((connection, false));
+            }
+            let connection = Arc::new(self.source.open(self.limit).await?);
+            *self.kept() = Some(Arc::clone(&connection));
+            Ok((connection, true))
+        };
+        // A little earlier than whoever limits the call, so that they learn that nothing was sent.
+        let limit = self.limit - self.limit / 10;
+        clock::timeout(limit, open)
+            .await
+            .unwrap_or_else(|| Err(error::not_connected_within(limit)))
+    }
+
+    /// The kept connection, unless it has been silent for too long and there can be another.
+    fn alive(&self) -> Option<Arc<Connection>> {
+        let usable = |c: &&Arc<Connection>| !(c.is_silent() && self.has_own_connections());
+        self.kept().as_ref().filter(usable).cloned()
+    }
+
+    fn forget(&self, connection: &Arc<Connection>) {
+        let mut kept = self.kept();
+        if kept.as_ref().is_some_and(|k| Arc::ptr_eq(k, connection)) {
+            *kept = None;
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_unknown_script(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+/// After a failover or a change of passwords the address may lead to a better server.
+fn is_wrong_server(result: &Result<Value>) -> bool {
+    let kind = result.as_ref().err().map(Error::kind);
+    matches!(kind, Some(ErrorKind::ReadOnly | ErrorKind::Denied))
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = match &self.source {
+            Source::Client(client) => client.get_connection_info().addr().to_string(),
+            Source::Pool(_) => "of a pool".to_owned(),
+            Source::Given(_) => "of a given connection".to_owned(),
+        };
+        f.debug_struct("Server")
+            .field("address", &address)
+            .field("connected", &self.kept().is_some())
+            .field("limit", &self.limit)
+            .finish()
+    }
+}

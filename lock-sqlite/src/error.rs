@@ -1,0 +1,252 @@
+//! What SQLite and the driver say, as this family's errors.
+
+use std::path::Path;
+
+use distlock_api::{Effect, Error, ErrorKind};
+
+/// One line of the table: the primary result code, what it means, whether it may have been done, what to do.
+type Line = (i32, ErrorKind, Effect, &'static str);
+
+/// <https://www.sqlite.org/rescode.html>. An error of a statement undoes its whole transaction, because the connection
+/// is closed; only a write that failed at the disk may come back in a later recovery.
+const TABLE: [Line; 22] = {
+    use Effect::{None, Unknown};
+    use ErrorKind::{Config, Denied, ReadOnly, Timeout, Unavailable, Unexpected};
+    [
+        (
+            1,
+            Config,
+            None,
+            "a statement does not fit the file: is the table another program's?",
+        ),
+        (2, Unexpected, None, "SQLite failed in itself"),
+        (3, Denied, None, "the file may not be used"),
+        (4, Unavailable, None, "the statement was aborted"),
+        (
+            5,
+            Timeout,
+            None,
+            "another process kept the file locked for writing: keep write transactions short",
+        ),
+        (
+            6,
+            Timeout,
+            None,
+            "another connection kept the table locked: keep transactions short",
+        ),
+        (7, Unavailable, None, "no memory is left"),
+        (
+            8,
+            ReadOnly,
+            None,
+            "the file cannot be written: open it without mode=ro, and give this user the right to write it",
+        ),
+        (9, Unavailable, None, "the statement was interrupted"),
+        (10, Unavailable, Unknown, "the disk failed"),
+        (
+            11,
+            Config,
+            None,
+            "the file is damaged: restore it, or move it away and migrate again",
+        ),
+        (13, Unavailable, None, "the disk is full"),
+        (
+            14,
+            Config,
+            None,
+            "the file, or its -wal and -shm beside it, cannot be opened: their folder must be writable too",
+        ),
+        (
+            15,
+            Timeout,
+            None,
+            "other processes kept the write-ahead log busy",
+        ),
+        (17, Unavailable, None, "the table was changed just now"),
+        (
+            19,
+            Config,
+            None,
+            "the table has a constraint that is not ours",
+        ),
+        (20, Config, None, "the table has a column of another type"),
+        (21, Unexpected, None, "the driver misused SQLite"),
+        (
+            22,
+            Config,
+            None,
+            "the system cannot handle a file of this size",
+        ),
+        (23, Denied, None, "the statement is not allowed"),
+        (24, Config, None, "the file has an unknown format"),
+        (
+            26,
+            Config,
+            None,
+            "the file is no SQLite database, or an encrypted one: choose another file",
+        ),
+    ]
+};
+
+/// The file was moved away under an open connection: the next call opens the path anew.
+const READONLY_DBMOVED: i32 = 8 | (4 << 8);
+
+/// The driver's error as ours.
+pub(crate) fn of(error: sqlx::Error) -> Error {
+    match &error {
+        sqlx::Error::Database(database) => {
+            let code = database.code().and_then(|code| code.parse().ok());
+            of_code(code.unwrap_or(0), database.message())
+        }
+        sqlx::Error::ColumnDecode { .. } => {
+            let message = "a record was changed by hand to another type: delete it";
+            Error::new(ErrorKind::Config, message).with_source(error)
+        }
+        sqlx::Error::Configuration(_) => {
+            Error::new(ErrorKind::Config, "these options are no good").with_source(error)
+        }
+        sqlx::Error::Io(_) => Error::new(ErrorKind::Unavailable, "the file could not be opened")
+            .with_effect(Effect::None)
+            .with_source(error),
+        _ => Error::new(ErrorKind::Unexpected, "the driver failed").with_source(error),
+    }
+}
+
+fn of_code(code: i32, text: &str) -> Error {
+    if code == READONLY_DBMOVED {
+        return Error::new(
+            ErrorKind::Unavailable,
+            "the file was moved away in the middle of a statement: try again",
+        )
+        .with_effect(Effect::None);
+    }
+    if code == 1 && text.starts_with("no such table") {
+        return Error::new(
+            ErrorKind::SchemaMissing,
+            "the table is gone: run `distlock migrate`",
+        )
+        .with_source(text.to_owned());
+    }
+    let (_, kind, effect, what) = TABLE
+        .into_iter()
+        .find(|(primary, ..)| *primary == code & 0xff)
+        .unwrap_or((
+            code,
+            ErrorKind::Unexpected,
+            Effect::Unknown,
+            "SQLite said something unknown",
+        ));
+    Error::new(kind, what)
+        .with_effect(effect)
+        .with_source(format!("{text} (code {code})"))
+}
+
+/// Why the file could not be opened, where the file system says more than SQLite's "unable to open database file".
+pub(crate) fn opening(error: sqlx::Error, path: &Path) -> Error {
+    let error = of(error);
+    if error.kind() != ErrorKind::Config && error.kind() != ErrorKind::Unavailable {
+        return error;
+    }
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Error::new(
+            ErrorKind::Config,
+            format!("{shown} is a directory: name a file in it"),
+        ),
+        Ok(_) => match std::fs::File::open(path) {
+            Err(denied) => of_io(&denied, path),
+            Ok(_) => error,
+        },
+        Err(missing) => of_io(&missing, path),
+    }
+}
+
+/// The file system's error about the file or its folder.
+pub(crate) fn of_io(error: &std::io::Error, path: &Path) -> Error {
+    let shown = path.display();
+    match error.kind() {
+        std::io::ErrorKind::NotFound if path.parent().is_some_and(Path::is_dir) => Error::new(
+            ErrorKind::Config,
+            format!(
+                "there is no file {shown}: make it with `distlock migrate`, or add ?mode=rwc to the URL"
+            ),
+        ),
+        std::io::ErrorKind::NotFound => Error::new(
+            ErrorKind::Config,
+            format!("the folder of {shown} does not exist: make it"),
+        ),
+        std::io::ErrorKind::PermissionDenied => Error::new(
+            ErrorKind::Denied,
+            format!(
+                "{shown} may not be opened: give this user the right to read and write it and its folder"
+            ),
+        ),
+        std::io::ErrorKind::ReadOnlyFilesystem => Error::new(
+            ErrorKind::ReadOnly,
+            format!("{shown} is on a file system that is mounted read-only: choose another file"),
+        ),
+        _ => Error::new(
+            ErrorKind::Config,
+            format!("{shown} cannot be opened: {error}"),
+        ),
+    }
+}
+
+/// The same error once more, for each further lease of one transaction.
+pub(crate) fn again(error: &Error) -> Error {
+    Error::new(error.kind(), error.message())
+        .with_effect(error.effect())
+        .with_retryable(error.is_retryable())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_is_a_timeout_that_changed_nothing_and_may_be_tried_again() {
+        for code in [5, 6, 15, 5 | (1 << 8), 5 | (2 << 8)] {
+            let error = of_code(code, "database is locked");
+            assert_eq!(
+                (error.kind(), error.effect()),
+                (ErrorKind::Timeout, Effect::None),
+                "{code}"
+            );
+            assert!(error.is_retryable());
+        }
+    }
+
+    #[test]
+    fn extended_codes_are_told_by_their_primary_code() {
+        for (code, kind) in [
+            (8 | (1 << 8), ErrorKind::ReadOnly),
+            (READONLY_DBMOVED, ErrorKind::Unavailable),
+            (10 | (6 << 8), ErrorKind::Unavailable),
+            (11 | (1 << 8), ErrorKind::Config),
+            (13, ErrorKind::Unavailable),
+            (23, ErrorKind::Denied),
+            (26, ErrorKind::Config),
+            (99, ErrorKind::Unexpected),
+        ] {
+            assert_eq!(of_code(code, "").kind(), kind, "{code}");
+        }
+    }
+
+    #[test]
+    fn only_a_failing_disk_and_the_unknown_leave_the_effect_open() {
+        for (code, ..) in TABLE {
+            let unknown = of_code(code, "").effect() == Effect::Unknown;
+            assert_eq!(unknown, code == 10, "{code}");
+        }
+        assert_eq!(of_code(99, "").effect(), Effect::Unknown);
+    }
+
+    #[test]
+    fn a_missing_table_is_no_bad_statement() {
+        assert_eq!(
+            of_code(1, "no such table: x").kind(),
+            ErrorKind::SchemaMissing
+        );
+        assert_eq!(of_code(1, "no such column: x").kind(), ErrorKind::Config);
+    }
+}

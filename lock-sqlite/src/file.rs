@@ -1,0 +1,158 @@
+//! The file that holds the locks: where it is, whether it is still there, and on what kind of file system.
+
+use std::path::{Path, PathBuf};
+
+use distlock_api::{Error, ErrorKind, Result};
+
+use crate::error;
+
+/// The file as one absolute path, whatever the working directory becomes later.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::new(
+            ErrorKind::Config,
+            "the path of the file is missing: sqlite:///path/to/locks.db",
+        ));
+    }
+    if path.as_os_str().as_encoded_bytes().starts_with(b":memory:") {
+        return Err(in_memory());
+    }
+    if path.to_str().is_none() {
+        return Err(Error::new(
+            ErrorKind::Config,
+            "the path of the file is not UTF-8: choose another",
+        ));
+    }
+    std::path::absolute(path).map_err(|error| error::of_io(&error, path))
+}
+
+pub(crate) fn in_memory() -> Error {
+    Error::new(
+        ErrorKind::Config,
+        "SQLite's databases in memory belong to one connection: use memory: for locks within a process",
+    )
+}
+
+/// Which file it is. Two paths may name one file, and one path may name another file later.
+#[cfg(unix)]
+pub(crate) type FileId = (u64, u64);
+#[cfg(not(unix))]
+pub(crate) type FileId = ();
+
+#[cfg(unix)]
+pub(crate) fn id(path: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn id(path: &Path) -> Option<FileId> {
+    std::fs::metadata(path).ok().map(|_| ())
+}
+
+/// File systems that other machines can have mounted too, by the magic numbers of statfs(2). Their locks are not to
+/// be trusted, and another machine counts its leases in another boot.
+const SHARED: [(u32, &str); 14] = [
+    (0x0000_6969, "NFS"),
+    (0x0000_517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x0102_1997, "9P"),
+    (0x6573_5546, "FUSE or virtiofs"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "AFS"),
+    (0x00c3_6400, "Ceph"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x786f_4256, "VirtualBox shared folder"),
+    (0x7375_7245, "Coda"),
+];
+
+fn shared(magic: u32) -> Option<&'static str> {
+    SHARED
+        .iter()
+        .find(|(known, _)| *known == magic)
+        .map(|(_, name)| *name)
+}
+
+/// Refuses a file that may be on other machines' file systems too (`path` itself need not exist, its folder must).
+pub(crate) fn check_local(path: &Path) -> Result<()> {
+    match magic(path)
+        .or_else(|| magic(path.parent()?))
+        .and_then(shared)
+    {
+        Some(name) => Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "{} is on a file system that other machines may share ({name}), where SQLite cannot keep them apart: choose a local disk",
+                path.display()
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a magic number is 32 bits of a long"
+)]
+fn magic(path: &Path) -> Option<u32> {
+    rustix::fs::statfs(path)
+        .ok()
+        .map(|found| found.f_type as u32)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn magic(_path: &Path) -> Option<u32> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_and_local_ones_are_not() {
+        for (magic, name) in [
+            (0x6969, "NFS"),
+            (0xff53_4d42, "CIFS"),
+            (0x0102_1997, "9P"),
+            (0x6573_5546, "FUSE or virtiofs"),
+        ] {
+            assert_eq!(shared(magic), Some(name));
+        }
+        // ext4, XFS, btrfs, tmpfs, overlayfs
+        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
+            assert_eq!(shared(local), None, "{local:x}");
+        }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn a_file_that_is_not_there_yet_is_told_by_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let of_folder = magic(folder.path());
+        assert!(of_folder.is_some());
+        assert!(magic(&folder.path().join("new.db")).is_none());
+        assert!(check_local(&folder.path().join("new.db")).is_ok());
+    }
+
+    #[test]
+    fn paths_become_absolute_and_memory_is_refused() {
+        assert!(
+            absolute(Path::new("file:x?mode=memory"))
+                .unwrap()
+                .is_absolute()
+        );
+        for bad in ["", ":memory:"] {
+            assert_eq!(
+                absolute(Path::new(bad)).unwrap_err().kind(),
+                ErrorKind::Config
+            );
+        }
+    }
+}

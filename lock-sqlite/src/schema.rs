@@ -1,0 +1,204 @@
+//! The table: its name, its definition, and the statements about it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use distlock_api::{Error, ErrorKind, Result};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{AssertSqlSafe, Row, SqlSafeStr, SqlStr};
+
+/// The table that is used where no other name is given.
+pub const DEFAULT_TABLE: &str = "distlock_locks";
+
+/// The SQL that makes the table, for your own migrations. It changes nothing where the table is there.
+///
+/// # Errors
+///
+/// [`ErrorKind::Config`] where `table` is no plain name: 1 to 63 letters (a to z), digits and `_`, no digit first,
+/// not `sqlite_…`.
+pub fn schema_sql(table: &str) -> Result<String> {
+    check_table(table)?;
+    Ok(include_str!("statements/schema.sql").replace("{table}", &quoted(table)))
+}
+
+/// The statements about one table, each a file in `statements/`.
+#[derive(Clone)]
+pub(crate) struct Statements {
+    pub(crate) table: String,
+    pub(crate) schema: SqlStr,
+    pub(crate) find: SqlStr,
+    pub(crate) begin_find: SqlStr,
+    pub(crate) save_commit: SqlStr,
+    pub(crate) renew: SqlStr,
+    pub(crate) list: SqlStr,
+    pub(crate) purge: SqlStr,
+    pub(crate) write_nothing: SqlStr,
+}
+
+impl Statements {
+    pub(crate) fn new(table: &str) -> Result<Self> {
+        check_table(table)?;
+        let about = |statement: &str| {
+            let text = statement.replace("{table}", &quoted(table));
+            AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
+        };
+        Ok(Self {
+            table: table.to_owned(),
+            schema: about(include_str!("statements/schema.sql")),
+            find: about(include_str!("statements/find.sql")),
+            begin_find: about(include_str!("statements/begin_find.sql")),
+            save_commit: about(include_str!("statements/save_commit.sql")),
+            renew: about(include_str!("statements/renew.sql")),
+            list: about(include_str!("statements/list.sql")),
+            purge: about(include_str!("statements/purge.sql")),
+            write_nothing: about(include_str!("statements/write_nothing.sql")),
+        })
+    }
+}
+
+impl fmt::Debug for Statements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Statements({})", self.table)
+    }
+}
+
+/// What the table must look like: name, type, must not be null.
+const COLUMNS: [(&str, &str, bool); 10] = [
+    ("name", "TEXT", true),
+    ("token", "BLOB", true),
+    ("boot_id", "TEXT", true),
+    ("boot_until", "INTEGER", true),
+    ("resting", "INTEGER", true),
+    ("fence", "INTEGER", true),
+    ("last_tick", "INTEGER", false),
+    ("locked_by", "TEXT", true),
+    ("locked_at", "INTEGER", true),
+    ("lock_until", "INTEGER", true),
+];
+
+/// One column as the file has it.
+pub(crate) struct Column {
+    name: String,
+    data_type: String,
+    required: bool,
+    has_default: bool,
+    key: bool,
+    collation: Option<String>,
+}
+
+impl Column {
+    pub(crate) const SQL: &str = include_str!("statements/columns.sql");
+
+    pub(crate) fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            name: row.try_get("name")?,
+            data_type: row.try_get("type")?,
+            required: row.try_get("required")?,
+            has_default: row.try_get("has_default")?,
+            key: row.try_get::<i64, _>("pk")? > 0,
+            collation: row.try_get("collation")?,
+        })
+    }
+}
+
+/// Whether the table is there and is ours.
+pub(crate) fn check_columns(table: &str, columns: &[Column]) -> Result<()> {
+    if columns.is_empty() {
+        return Err(Error::new(
+            ErrorKind::SchemaMissing,
+            format!(
+                "there is no table {table}: run `distlock migrate`, call migrate(), or run the SQL of `distlock schema --for sqlite`"
+            ),
+        ));
+    }
+    for (name, data_type, required) in COLUMNS {
+        let Some(column) = columns.iter().find(|column| column.name == name) else {
+            return Err(other_table(table, &format!("has no column {name}")));
+        };
+        if column.data_type != data_type || column.required != required {
+            let null = if required { " NOT NULL" } else { "" };
+            return Err(other_table(
+                table,
+                &format!("has a column {name} that is not {data_type}{null}"),
+            ));
+        }
+        let key = name == "name";
+        if column.key != key || (key && column.collation.as_deref() != Some("BINARY")) {
+            return Err(other_table(
+                table,
+                "has another primary key than name with the collation BINARY",
+            ));
+        }
+    }
+    let known = |column: &Column| COLUMNS.iter().any(|(name, ..)| *name == column.name);
+    match columns
+        .iter()
+        .find(|column| !known(column) && column.required && !column.has_default)
+    {
+        Some(column) => Err(other_table(
+            table,
+            &format!("has a column {} that wants a value", column.name),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn other_table(table: &str, difference: &str) -> Error {
+    Error::new(
+        ErrorKind::Config,
+        format!(
+            "the table {table} {difference}: choose another name by lock_table, or compare it with `distlock schema --for sqlite`"
+        ),
+    )
+}
+
+fn check_table(table: &str) -> Result<()> {
+    let plain = table
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let first = table.bytes().next();
+    let reserved =
+        table.len() >= 7 && table.is_char_boundary(7) && table[..7].eq_ignore_ascii_case("sqlite_");
+    if !plain || table.len() > 63 || reserved || first.is_none_or(|b| b.is_ascii_digit()) {
+        return Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "the table name \"{}\" is no good: 1 to 63 letters (a to z), digits and _, no digit first, not sqlite_…",
+                table.escape_debug()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Quoted, for names that are words of SQL.
+fn quoted(table: &str) -> String {
+    format!("\"{table}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_names_are_plain_and_quoted() {
+        for good in ["locks", "_L0cks", "order", &"x".repeat(63)] {
+            let sql = schema_sql(good).unwrap();
+            assert!(sql.starts_with(&format!("CREATE TABLE IF NOT EXISTS \"{good}\" (")));
+            assert!(!sql.contains('{'), "{sql}");
+        }
+        for bad in [
+            "",
+            "1x",
+            "a b",
+            "a\"b",
+            "a.b",
+            "löck",
+            "SQLite_x",
+            &"x".repeat(64),
+        ] {
+            let error = schema_sql(bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{bad}");
+        }
+    }
+}

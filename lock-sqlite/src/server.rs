@@ -1,0 +1,174 @@
+//! The file as a server: connections of our own, transactions, and whether the file can be used.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use distlock_api::clock::{Instant, sleep};
+use distlock_api::connections::Connections;
+use distlock_api::{Error, ErrorKind, Result};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteLockingMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, Executor, Row, SqliteConnection};
+
+use crate::error;
+use crate::file::{self, FileId};
+use crate::schema::{Column, Statements, check_columns};
+use crate::session::Session;
+
+/// Everything about one file. One connection, because SQLite has one writer at a time.
+#[derive(Debug)]
+pub(crate) struct Server {
+    settings: Settings,
+    statements: Statements,
+    connections: Connections<Opened>,
+}
+
+/// How the file is to be used.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) path: PathBuf,
+    pub(crate) options: SqliteConnectOptions,
+    pub(crate) operation_limit: Duration,
+    pub(crate) create: bool,
+    pub(crate) shared_file_system: bool,
+}
+
+/// A connection, and the file that it was opened to.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) connection: SqliteConnection,
+    file: Option<FileId>,
+}
+
+impl Server {
+    pub(crate) fn new(mut settings: Settings, statements: Statements) -> Self {
+        settings.options = settings
+            .options
+            .filename(&settings.path)
+            .create_if_missing(false)
+            .shared_cache(false)
+            .locking_mode(SqliteLockingMode::Normal)
+            // A grant must survive a power cut, or its fencing token could be given again.
+            .synchronous(SqliteSynchronous::Extra)
+            // SQLite gives up before the engine does, so that the error can say that nothing was done.
+            .busy_timeout(settings.operation_limit * 4 / 5)
+            .disable_statement_logging();
+        Self {
+            settings,
+            statements,
+            connections: Connections::new(1),
+        }
+    }
+
+    pub(crate) fn operation_limit(&self) -> Duration {
+        self.settings.operation_limit
+    }
+
+    /// A connection to the file that is at the path now.
+    pub(crate) async fn session(&self) -> Result<Session<'_>> {
+        let mut taken = self.connections.take(|| self.open()).await?;
+        if !taken.is_fresh() && taken.file != file::id(&self.settings.path) {
+            // The file was deleted or replaced: what we would lock in it no longer keeps others out.
+            *taken = self.open().await?;
+        }
+        Ok(Session::new(taken, &self.statements))
+    }
+
+    async fn open(&self) -> Result<Opened> {
+        match self.open_existing().await {
+            Err(error) if self.settings.create && self.is_missing(&error) => {
+                self.migrate().await?;
+                self.open_existing().await
+            }
+            opened => opened,
+        }
+    }
+
+    fn is_missing(&self, error: &Error) -> bool {
+        error.kind() == ErrorKind::SchemaMissing || file::id(&self.settings.path).is_none()
+    }
+
+    async fn open_existing(&self) -> Result<Opened> {
+        let mut opened = self.connect(false).await?;
+        self.check_table(&mut opened.connection).await?;
+        Ok(opened)
+    }
+
+    async fn connect(&self, create: bool) -> Result<Opened> {
+        let path = &self.settings.path;
+        if !self.settings.shared_file_system {
+            file::check_local(path)?;
+        }
+        let options = self.settings.options.clone().create_if_missing(create);
+        let connection = options
+            .connect()
+            .await
+            .map_err(|e| error::opening(e, path))?;
+        Ok(Opened {
+            connection,
+            file: file::id(path),
+        })
+    }
+
+    async fn check_table(&self, connection: &mut SqliteConnection) -> Result<()> {
+        let table = &self.statements.table;
+        let rows = sqlx::query(Column::SQL)
+            .bind(table)
+            .fetch_all(connection)
+            .await;
+        let rows = rows.map_err(|e| error::opening(e, &self.settings.path))?;
+        let columns: Result<Vec<_>, _> = rows.iter().map(Column::from_row).collect();
+        check_columns(table, &columns.map_err(error::of)?)
+    }
+
+    /// Whether the file can be used as it is: opened, of the right shape, and written.
+    pub(crate) async fn check(&self) -> Result<()> {
+        let mut session = self.session().await?;
+        session.write_nothing().await?;
+        session.keep();
+        Ok(())
+    }
+
+    /// Makes the file and the table. Any number of processes may do so at once.
+    pub(crate) async fn migrate(&self) -> Result<()> {
+        let connection = &mut self.connect(true).await?.connection;
+        if is_empty(connection).await? {
+            self.set_write_ahead(connection).await?;
+        }
+        let transaction = async {
+            connection.execute("BEGIN IMMEDIATE").await?;
+            connection.execute(self.statements.schema.clone()).await?;
+            connection.execute("COMMIT").await
+        };
+        transaction.await.map_err(error::of)?;
+        self.check_table(connection).await
+    }
+
+    /// A new file becomes one with a write-ahead log, in which nobody who reads waits for a writer; a file that
+    /// was there before keeps what its owner chose. SQLite does not wait for the switch, so we do.
+    async fn set_write_ahead(&self, connection: &mut SqliteConnection) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            match connection
+                .execute("PRAGMA journal_mode = WAL")
+                .await
+                .map_err(error::of)
+            {
+                Err(busy)
+                    if busy.kind() == ErrorKind::Timeout
+                        && started.elapsed() < self.settings.operation_limit =>
+                {
+                    sleep(Duration::from_millis(5)).await;
+                }
+                switched => return switched.map(drop),
+            }
+        }
+    }
+}
+
+async fn is_empty(connection: &mut SqliteConnection) -> Result<bool> {
+    let row = connection
+        .fetch_one("SELECT count(*) FROM sqlite_schema")
+        .await;
+    let tables: i64 = row.and_then(|row| row.try_get(0)).map_err(error::of)?;
+    Ok(tables == 0)
+}
