@@ -117,6 +117,10 @@ pub struct Lock {
 #[derive(Debug)]
 #[must_use = "an acquired lock is released at once unless its guard is kept"]
 #[non_exhaustive]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is taken apart where it is made, and a guard is not worth an allocation"
+)]
 pub enum Acquisition {
     /// The lock is ours.
     Acquired(Guard),

@@ -219,7 +219,7 @@ pub(crate) fn again(error: &sqlx::Error) -> Again {
         // serialization_failure, deadlock_detected
         (_, "40001" | "40P01") => Again::Here,
         // read_only_sql_transaction: a setting of the session, which may have been mended since it began.
-        
+        (_, "25006") => Again::Elsewhere,
         // A cached plan must not change its result type; a prepared statement does not exist: the table was made
         // anew, or somebody deallocated what we had prepared.
         (_, "0A000" | "26000") => Again::Elsewhere,

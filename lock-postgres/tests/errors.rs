@@ -120,6 +120,9 @@ async fn a_missing_table_says_how_to_make_it() {
     let store = Store::without_table("missing").await;
     let url = format!("{}?lock_table={}", url(), store.table);
     let backend = PostgresBackend::connect(&url).await.unwrap();
+    let renewal = backend.renew(&[(request("job").lease_id(), LEASE)]).await;
+    let lock = renewal[0].as_ref().unwrap_err().lock_name();
+    assert_eq!(lock, Some("job"));
     for error in [
         backend.check().await.unwrap_err(),
         backend.try_acquire(&request("job")).await.unwrap_err(),
@@ -222,6 +225,32 @@ async fn a_server_that_takes_no_writes_is_read_only_and_recovers() {
         ))
         .await;
     acquire(&backend, "job").await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_session_that_began_read_only_is_replaced_once_writes_are_allowed() {
+    // (U8)
+    let mut store = Store::new("began").await;
+    let (role, options) = store.role().await;
+    let backend = store.builder().for_options(options).unwrap();
+    acquire(&backend, "job").await;
+    store
+        .run(&format!(
+            "ALTER ROLE {role} SET default_transaction_read_only = on;
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
+        ))
+        .await;
+    assert_eq!(backend.list().await.unwrap().len(), 1);
+    let error = backend.try_acquire(&request("other")).await.unwrap_err();
+    assert_is(&error, ErrorKind::ReadOnly, "takes no writes");
+    assert_eq!(backend.list().await.unwrap().len(), 1);
+    store
+        .run(&format!(
+            "ALTER ROLE {role} RESET default_transaction_read_only"
+        ))
+        .await;
+    acquire(&backend, "other").await;
     store.close().await;
 }
 
