@@ -1,5 +1,7 @@
 //! Every example does what it says, on real servers.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::process::Command;
 
 fn run(program: &str, store: &str) -> String {

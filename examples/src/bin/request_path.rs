@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use distlock::{Acquisition, FencingToken, Locks, clock};
 
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
 /// What a database row would be: it remembers the greatest fencing token and refuses smaller ones.
 #[derive(Debug)]
 struct Stock {
@@ -15,9 +17,9 @@ struct Stock {
 }
 
 impl Stock {
-    fn write(&mut self, amount: u32, fence: Option<FencingToken>) -> Result<(), &'static str> {
+    fn write(&mut self, amount: u32, fence: Option<FencingToken>) -> Result<()> {
         if fence < self.fence {
-            return Err("a later holder was here: this lock is gone");
+            return Err("a later holder was here: this lock is gone".into());
         }
         (self.amount, self.fence) = (amount, fence);
         Ok(())
@@ -25,7 +27,7 @@ impl Stock {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<()> {
     let url = std::env::args().nth(1).ok_or("say which store: a URL")?;
     let locks = distlock::connect(&url).await?;
     let product = format!("stock:{}", std::process::id());
@@ -50,11 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// One request: takes the product's lock, reads the stock, thinks, writes. True if it got one.
-async fn buy(
-    locks: Locks,
-    product: String,
-    stock: Arc<Mutex<Stock>>,
-) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+async fn buy(locks: Locks, product: String, stock: Arc<Mutex<Stock>>) -> Result<bool> {
     let lock = locks.lock(product)?.at_most_for(Duration::from_secs(2));
     let guard = loop {
         match lock.try_acquire().await? {
