@@ -1,3 +1,4 @@
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,7 +14,6 @@ use crate::server::{Server, Settings};
 use crate::{error, file};
 
 /// How a [`SqliteBackend`] is to be made.
-#[derive(Debug)]
 #[must_use = "nothing is made before build()"]
 pub struct SqliteBuilder {
     options: Result<SqliteConnectOptions>,
@@ -144,6 +144,25 @@ impl SqliteBuilder {
     }
 }
 
+/// Without the driver's options: they may hold the key of an encrypted file.
+impl fmt::Debug for SqliteBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteBuilder")
+            .field(
+                "path",
+                &self
+                    .options
+                    .as_ref()
+                    .map(SqliteConnectOptions::get_filename),
+            )
+            .field("table", &self.table)
+            .field("operation_limit", &self.operation_limit)
+            .field("create", &self.create)
+            .field("shared_file_system", &self.shared_file_system)
+            .finish()
+    }
+}
+
 /// Options of a URL or of the user's own, with what would break locks refused.
 fn check_options(options: &SqliteConnectOptions) -> Result<PathBuf> {
     // The path is none of the question, and not every path fits into a URL.
@@ -233,6 +252,17 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Config, "{url}");
             assert!(error.to_string().contains(reason), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn the_key_of_an_encrypted_file_is_not_shown() {
+        let options = SqliteConnectOptions::new()
+            .filename("a.db")
+            .pragma("key", "SECRET");
+        let builder = SqliteBackend::builder().options(options);
+        assert!(!format!("{builder:?}").contains("SECRET"));
+        let backend = builder.build().unwrap();
+        assert!(!format!("{backend:?}").contains("SECRET"));
     }
 
     #[test]

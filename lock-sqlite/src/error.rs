@@ -4,6 +4,8 @@ use std::path::Path;
 
 use distlock_api::{Effect, Error, ErrorKind};
 
+use crate::file;
+
 /// One line of the table: the primary result code, what it means, whether it may have been done, what to do.
 type Line = (i32, ErrorKind, Effect, &'static str);
 
@@ -39,7 +41,7 @@ const TABLE: [Line; 22] = {
             8,
             ReadOnly,
             None,
-            "the file cannot be written: open it without mode=ro, and give this user the right to write it",
+            "the file cannot be written: give this user the right to write it and its folder, and leave mode=ro out",
         ),
         (9, Unavailable, None, "the statement was interrupted"),
         (10, Unavailable, Unknown, "the disk failed"),
@@ -142,22 +144,14 @@ fn of_code(code: i32, text: &str) -> Error {
 }
 
 /// Why the file could not be opened, where the file system says more than SQLite's "unable to open database file".
-pub(crate) fn opening(error: sqlx::Error, path: &Path) -> Error {
+pub(crate) fn opening(error: sqlx::Error, path: &Path, create: bool) -> Error {
     let error = of(error);
     if error.kind() != ErrorKind::Config && error.kind() != ErrorKind::Unavailable {
         return error;
     }
-    let shown = path.display();
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Error::new(
-            ErrorKind::Config,
-            format!("{shown} is a directory: name a file in it"),
-        ),
-        Ok(_) => match std::fs::File::open(path) {
-            Err(denied) => of_io(&denied, path),
-            Ok(_) => error,
-        },
-        Err(missing) => of_io(&missing, path),
+    match file::obstacle(path, create) {
+        None => error,
+        Some(obstacle) => of_io(&obstacle, path),
     }
 }
 
@@ -180,6 +174,10 @@ pub(crate) fn of_io(error: &std::io::Error, path: &Path) -> Error {
             format!(
                 "{shown} may not be opened: give this user the right to read and write it and its folder"
             ),
+        ),
+        std::io::ErrorKind::IsADirectory => Error::new(
+            ErrorKind::Config,
+            format!("{shown} is a directory: name a file in it"),
         ),
         std::io::ErrorKind::ReadOnlyFilesystem => Error::new(
             ErrorKind::ReadOnly,

@@ -1,5 +1,6 @@
 //! The file that holds the locks: where it is, whether it is still there, and on what kind of file system.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use distlock_api::{Error, ErrorKind, Result};
@@ -51,6 +52,20 @@ pub(crate) fn id(path: &Path) -> Option<FileId> {
     std::fs::metadata(path).ok().map(|_| ())
 }
 
+/// What keeps the file from being opened, if the file system can tell.
+///
+/// The file is asked about and never opened: a file that is closed anywhere in a process loses the locks that SQLite
+/// has on it in this process, for the connections of others, too (`fcntl(2)`).
+pub(crate) fn obstacle(path: &Path, create: bool) -> Option<io::Error> {
+    let look = || match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => system::readable(path).and(system::writable_folder(path)),
+        Err(missing) if create => system::writable_folder(path).and(Err(missing)),
+        Err(missing) => Err(missing),
+    };
+    look().err()
+}
+
 /// File systems that other machines can have mounted too, by the magic numbers of statfs(2). Their locks are not to
 /// be trusted, and another machine counts its leases in another boot.
 const SHARED: [(u32, &str); 14] = [
@@ -79,8 +94,8 @@ fn shared(magic: u32) -> Option<&'static str> {
 
 /// Refuses a file that may be on other machines' file systems too (`path` itself need not exist, its folder must).
 pub(crate) fn check_local(path: &Path) -> Result<()> {
-    match magic(path)
-        .or_else(|| magic(path.parent()?))
+    match system::magic(path)
+        .or_else(|| system::magic(path.parent()?))
         .and_then(shared)
     {
         Some(name) => Err(Error::new(
@@ -95,20 +110,50 @@ pub(crate) fn check_local(path: &Path) -> Result<()> {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a magic number is 32 bits of a long"
-)]
-fn magic(path: &Path) -> Option<u32> {
-    rustix::fs::statfs(path)
-        .ok()
-        .map(|found| found.f_type as u32)
+mod system {
+    use std::io;
+    use std::path::Path;
+
+    use rustix::fs::{Access, access, statfs};
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a magic number is 32 bits of a long"
+    )]
+    pub(super) fn magic(path: &Path) -> Option<u32> {
+        statfs(path).ok().map(|found| found.f_type as u32)
+    }
+
+    pub(super) fn readable(path: &Path) -> io::Result<()> {
+        Ok(access(path, Access::READ_OK)?)
+    }
+
+    /// SQLite makes files beside the file.
+    pub(super) fn writable_folder(path: &Path) -> io::Result<()> {
+        match path.parent() {
+            Some(folder) => Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn magic(_path: &Path) -> Option<u32> {
-    None
+mod system {
+    use std::io;
+    use std::path::Path;
+
+    pub(super) fn magic(_path: &Path) -> Option<u32> {
+        None
+    }
+
+    pub(super) fn readable(_path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn writable_folder(_path: &Path) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -135,9 +180,9 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_yet_is_told_by_its_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let of_folder = magic(folder.path());
+        let of_folder = system::magic(folder.path());
         assert!(of_folder.is_some());
-        assert!(magic(&folder.path().join("new.db")).is_none());
+        assert!(system::magic(&folder.path().join("new.db")).is_none());
         assert!(check_local(&folder.path().join("new.db")).is_ok());
     }
 

@@ -1,5 +1,6 @@
-//! The file as a server: connections of our own, transactions, and whether the file can be used.
+//! The file as a server: a connection of our own, and whether the file can be used.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +16,6 @@ use crate::schema::{Column, Statements, check_columns};
 use crate::session::Session;
 
 /// Everything about one file. One connection, because SQLite has one writer at a time.
-#[derive(Debug)]
 pub(crate) struct Server {
     settings: Settings,
     statements: Statements,
@@ -23,7 +23,6 @@ pub(crate) struct Server {
 }
 
 /// How the file is to be used.
-#[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) path: PathBuf,
     pub(crate) options: SqliteConnectOptions,
@@ -102,7 +101,7 @@ impl Server {
         let connection = options
             .connect()
             .await
-            .map_err(|e| error::opening(e, path))?;
+            .map_err(|e| error::opening(e, path, create))?;
         Ok(Opened {
             connection,
             file: file::id(path),
@@ -115,7 +114,7 @@ impl Server {
             .bind(table)
             .fetch_all(connection)
             .await;
-        let rows = rows.map_err(|e| error::opening(e, &self.settings.path))?;
+        let rows = rows.map_err(|e| error::opening(e, &self.settings.path, false))?;
         let columns: Result<Vec<_>, _> = rows.iter().map(Column::from_row).collect();
         check_columns(table, &columns.map_err(error::of)?)
     }
@@ -144,7 +143,7 @@ impl Server {
     }
 
     /// A new file becomes one with a write-ahead log, in which nobody who reads waits for a writer; a file that
-    /// was there before keeps what its owner chose. SQLite does not wait for the switch, so we do.
+    /// was there before keeps what its owner chose. SQLite does not wait to switch while another writes, so we do.
     async fn set_write_ahead(&self, connection: &mut SqliteConnection) -> Result<()> {
         let started = Instant::now();
         loop {
@@ -171,4 +170,46 @@ async fn is_empty(connection: &mut SqliteConnection) -> Result<bool> {
         .await;
     let tables: i64 = row.and_then(|row| row.try_get(0)).map_err(error::of)?;
     Ok(tables == 0)
+}
+
+/// Without the driver's options: they may hold the key of an encrypted file.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("path", &self.settings.path)
+            .field("table", &self.statements.table)
+            .field("connections", &self.connections)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_locks_need_wins_over_the_users_options_and_their_key_is_not_shown() {
+        let theirs = SqliteConnectOptions::new()
+            .pragma("key", "SECRET")
+            .pragma("synchronous", "OFF")
+            .pragma("locking_mode", "EXCLUSIVE");
+        let settings = Settings {
+            path: "/a.db".into(),
+            options: theirs,
+            operation_limit: Duration::from_secs(5),
+            create: false,
+            shared_file_system: false,
+        };
+        let server = Server::new(settings, Statements::new("t").unwrap());
+        let ours = format!("{:?}", server.settings.options);
+        for part in [
+            r#""synchronous": Some("EXTRA")"#,
+            r#""locking_mode": Some("NORMAL")"#,
+            "busy_timeout: 4s",
+            "SECRET",
+        ] {
+            assert!(ours.contains(part), "{part} is missing in {ours}");
+        }
+        assert!(!format!("{server:?}").contains("SECRET"));
+    }
 }

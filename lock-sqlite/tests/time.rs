@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use common::{LEASE, Store, granted, name, refused, request};
 use distlock_api::{LockAdmin, LockBackend, LockState, Release, Renewal, clock};
@@ -178,5 +178,24 @@ async fn a_lease_that_ended_while_its_release_or_renewal_waited_is_over() {
             let (answer, ()) = tokio::join!(backend.release(&lease, LEASE), commit);
             assert_eq!(answer.unwrap(), Release::NotHeld { by: None });
         }
+    }
+}
+
+#[tokio::test]
+async fn a_fencing_token_is_never_behind_the_clock() {
+    let store = Store::migrated().await;
+    let backend = store.backend();
+    for _ in 0..2 {
+        let before = clock::wall()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap();
+        let asked = request("a");
+        let fence = granted(&backend, &asked).await;
+        assert!(u128::from(fence) >= before.as_micros());
+        backend
+            .release(&asked.lease_id(), Duration::ZERO)
+            .await
+            .unwrap();
+        clock::sleep(Duration::from_millis(5)).await;
     }
 }

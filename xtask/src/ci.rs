@@ -7,12 +7,13 @@ use anyhow::Result;
 
 use crate::command::{cargo, run as step};
 use crate::progress::{Stopwatch, say};
-use crate::{deny, doc_links, features};
+use crate::{conformance_page, deny, doc_links, features};
 
 pub(crate) async fn run(may_install: bool) -> Result<ExitCode> {
     let since = Stopwatch::start();
     step(&mut cargo(["fmt", "--all", "--check"])).await?;
     doc_links::run(Path::new("."))?;
+    conformance_page::check()?;
     step(&mut clippy()).await?;
     step(&mut docs()).await?;
     features::check().await?;

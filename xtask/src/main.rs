@@ -7,6 +7,7 @@
 
 mod ci;
 mod command;
+mod conformance_page;
 mod deny;
 mod doc_links;
 mod features;
@@ -57,6 +58,8 @@ enum Verb {
         #[command(flatten)]
         missing: Missing,
     },
+    /// Make the page of the rules and their results from the reports of the last `test`
+    Docs,
     /// Check the links of the documents and the table of contents
     DocLinks,
 }
@@ -96,6 +99,7 @@ async fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Test { missing, args } => test::run(missing.may_install(), &args).await,
         Verb::Servers { missing } => servers::hold(missing.may_install()).await,
         Verb::Ci { missing } => ci::run(missing.may_install()).await,
+        Verb::Docs => conformance_page::write().map(|()| ExitCode::SUCCESS),
         Verb::DocLinks => doc_links::run(Path::new(".")),
     }
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: servers up, `cargo test`, servers down, one line that sums it up.
 
+use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::{ExitCode, ExitStatus, Stdio};
@@ -9,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdout, Command};
 
 use crate::command::{self, Group, cargo};
+use crate::conformance_page;
 use crate::install;
 use crate::progress::{Stopwatch, say};
 use crate::servers::Servers;
@@ -59,7 +61,11 @@ fn chooses_packages(args: &[OsString]) -> bool {
 
 async fn cargo_test(mut command: Command, servers: &Servers) -> Result<(ExitStatus, Tally)> {
     say(command::show(&command));
-    command.envs(servers.variables()).stdout(Stdio::piped());
+    let reports = env::current_dir()?.join(conformance_page::REPORTS);
+    command
+        .envs(servers.variables())
+        .env("DISTLOCK_CONFORMANCE_REPORT", reports)
+        .stdout(Stdio::piped());
     let mut group = Group::spawn(&mut command)?;
     let stdout = group.stdout().context("cargo has no stdout")?;
     let tally = pass_on(stdout).await?;

@@ -1,0 +1,166 @@
+//! `cargo xtask docs`: the page of the rules and their results, from the reports of the last `cargo xtask test`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+/// Where a run of the conformance suites leaves its reports.
+pub(crate) const REPORTS: &str = "target/conformance";
+const PAGE: &str = "docs/conformance.md";
+
+/// The stores with a column, in this order. A report that is missing is an error, not an empty column.
+const STORES: [&str; 4] = ["memory", "sqlite", "postgres", "redis"];
+
+const INTRODUCTION: &str = "\
+# The rules and their results
+
+This page is made by `cargo xtask docs` from the reports of `cargo xtask test`, and CI fails when it is out of date. Every
+store is held to the same rules. ✓ is a pass, a letter a skip, with its reason below; there is no other mark, for a run with
+a failure makes no page. Rules are numbered after the promise that they belong to: 1 exclusion, 2 server time, 3 crash,
+4 at least, 5 owner, 6 fence, 7 loss, 8 cancellation, 9 drop and shutdown; or N names, D durations, T ticks, A tools for
+operators, C claims, L what is left behind.
+
+The suite is held to account itself: deliberately wrong backends, each of which the rule it names must catch, run with it
+(`conformance-tests/tests/self_test.rs`).
+";
+
+#[derive(Deserialize)]
+struct Report {
+    rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+struct Rule {
+    id: String,
+    title: String,
+    outcome: Outcome,
+    text: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// Writes the page anew.
+pub(crate) fn write() -> Result<()> {
+    fs::write(PAGE, page(&reports()?)?).with_context(|| format!("cannot write {PAGE}"))
+}
+
+/// Fails if the page is not what the reports make of it.
+pub(crate) fn check() -> Result<()> {
+    let present = fs::read_to_string(PAGE).with_context(|| format!("cannot read {PAGE}"))?;
+    ensure!(
+        present == page(&reports()?)?,
+        "{PAGE} is out of date: run `cargo xtask test`, then `cargo xtask docs`"
+    );
+    Ok(())
+}
+
+fn reports() -> Result<Vec<Report>> {
+    let read = |store: &&str| {
+        let path = Path::new(REPORTS).join(format!("{store}.json"));
+        let json = fs::read(&path)
+            .with_context(|| format!("no report {}: run `cargo xtask test`", path.display()))?;
+        serde_json::from_slice(&json).with_context(|| format!("cannot read {}", path.display()))
+    };
+    STORES.iter().map(read).collect()
+}
+
+fn page(reports: &[Report]) -> Result<String> {
+    let mut reasons = BTreeMap::new();
+    let mut page = format!("{INTRODUCTION}\n| rule | | {} |\n", STORES.join(" | "));
+    writeln!(page, "|---|---|{}", ":-:|".repeat(STORES.len()))?;
+    for (row, rule) in reports[0].rules.iter().enumerate() {
+        write!(page, "| {} | {} |", rule.id, rule.title)?;
+        for (store, report) in STORES.iter().zip(reports) {
+            let result = report.rules.get(row).filter(|result| result.id == rule.id);
+            let Some(result) = result else {
+                bail!("the report of {store} has other rules: run `cargo xtask test` again");
+            };
+            write!(page, " {} |", mark(store, result, &mut reasons)?)?;
+        }
+        page.push('\n');
+    }
+    let run = |report: &Report| {
+        let run = report
+            .rules
+            .iter()
+            .filter(|rule| rule.outcome == Outcome::Passed);
+        run.count().to_string()
+    };
+    let counts: Vec<_> = reports.iter().map(run).collect();
+    writeln!(
+        page,
+        "| | rules run | {} |\n\n## Skips\n",
+        counts.join(" | ")
+    )?;
+    for (reason, letter) in &reasons {
+        writeln!(page, "- {letter}: {reason}")?;
+    }
+    Ok(page)
+}
+
+/// A tick, or the letter of the reason for a skip.
+fn mark(store: &str, rule: &Rule, reasons: &mut BTreeMap<String, char>) -> Result<char> {
+    match rule.outcome {
+        Outcome::Passed => Ok('✓'),
+        Outcome::Failed => bail!(
+            "{store} breaks the rule {}: no page is made of that",
+            rule.id
+        ),
+        Outcome::Skipped => {
+            let reason = rule.text.clone().unwrap_or_default();
+            let next = (b'a' + u8::try_from(reasons.len())?).into();
+            Ok(*reasons.entry(reason).or_insert(next))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcome: Outcome) -> Report {
+        let rule = Rule {
+            id: "1.1".to_owned(),
+            title: "One holder.".to_owned(),
+            outcome,
+            text: Some("why not".to_owned()),
+        };
+        Report { rules: vec![rule] }
+    }
+
+    #[test]
+    fn passes_and_skips_have_their_marks() {
+        let outcomes = [
+            Outcome::Passed,
+            Outcome::Skipped,
+            Outcome::Passed,
+            Outcome::Skipped,
+        ];
+        let page = page(&outcomes.map(report)).unwrap();
+        assert!(
+            page.contains("| 1.1 | One holder. | ✓ | a | ✓ | a |"),
+            "{page}"
+        );
+        assert!(page.contains("| | rules run | 1 | 0 | 1 | 0 |"), "{page}");
+        assert!(page.ends_with("- a: why not\n"), "{page}");
+    }
+
+    #[test]
+    fn no_page_is_made_of_a_failure_or_of_other_rules() {
+        let mut reports = [Outcome::Passed; 4].map(report);
+        reports[3].rules[0].id = "1.2".to_owned();
+        assert!(page(&reports).is_err());
+        reports[3] = report(Outcome::Failed);
+        assert!(page(&reports).is_err());
+    }
+}
