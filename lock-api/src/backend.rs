@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use crate::{Capabilities, FencingToken, LockName, Result, Token};
 
-/// A store of locks: the four methods that whoever writes a backend starts with.
+/// A store of locks: what whoever writes a backend starts with.
 ///
 /// A call is one decision: an implementation does not wait for a lock, does not sleep, and starts no tasks. It may
 /// repeat what its server rolled back (a serialization failure, a deadlock, busy), at most five times. Times come
@@ -29,7 +29,12 @@ pub trait LockBackend: fmt::Debug + Send + Sync + 'static {
     ///
     /// Granted when nobody holds the lock by the server's clock and the request's tick, if it has one, is greater than
     /// the last one granted. The token that holds the lock is granted again, with the same or a greater fencing token
-    /// and a lease that ends no earlier than before; a resting record's token is not.
+    /// and a lease that ends no earlier than before. A token whose lease is over, released or resting is not, as long as
+    /// the store remembers it: a request that was under way for long must not take the lock for nobody.
+    ///
+    /// A backend may send the request again when a connection that was open before turns out dead. If it is then told
+    /// that the lock is held, the first request may still be under way: it reports the failure, with
+    /// [`Effect::Unknown`](crate::Effect::Unknown), so that the engine cleans up.
     async fn try_acquire(&self, request: &AcquireRequest) -> Result<Attempt>;
 
     /// Moves the ends of leases to now + the given time on the server's clock, never back, in one round trip.
@@ -45,6 +50,18 @@ pub trait LockBackend: fmt::Debug + Send + Sync + 'static {
 }
 
 /// What operators and tools ask of a store.
+///
+/// No engine stands above these: an implementation keeps each call within
+/// [`operation_limit`](Capabilities::operation_limit) by itself, or answers
+/// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout).
+///
+/// # Errors
+///
+/// Those of the store. After an error with [`Effect::Unknown`](crate::Effect::Unknown) ask again.
+///
+/// # Cancel safety
+///
+/// As for [`LockBackend`].
 #[async_trait]
 pub trait LockAdmin: LockBackend {
     /// Whether the store can be used as it is: reachable, writable, the schema there and right, the rights given.
@@ -63,7 +80,7 @@ pub trait LockAdmin: LockBackend {
 
     /// Frees a lock whoever holds it, resting ones too; only if its present fencing token is `only_if`, where given.
     ///
-    /// The holder is not asked and learns it at its next renewal; what it still does is kept out by the fencing token
+    /// The holder is not asked, and goes on until its deadline: what it still does is kept out by the fencing token
     /// only.
     async fn force_release(
         &self,

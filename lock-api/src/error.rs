@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The result of this family's operations.
@@ -8,8 +9,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Made to be told apart by [`kind`](Error::kind) and to be read by people as one line. It never carries a
 /// password.
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     effect: Effect,
@@ -19,7 +22,7 @@ struct Inner {
     operation: Option<Operation>,
     lock: Option<String>,
     elapsed: Option<Duration>,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// What kind of failure it was, and so what can be done about it.
@@ -36,8 +39,6 @@ pub enum ErrorKind {
     InvalidName,
     /// A duration or another option is out of range.
     InvalidOption,
-    /// The lock was held, and no longer is.
-    Lost,
     /// The store takes no writes: a replica, or switched to read-only.
     ReadOnly,
     /// The table is missing: migrate first.
@@ -122,7 +123,7 @@ impl Error {
         mut self,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(source.into().into());
         self
     }
 
@@ -183,6 +184,11 @@ impl Error {
         self.0.lock.as_deref()
     }
 
+    /// The driver's own error, to be downcast. Its text is part of this error's.
+    pub fn driver_error(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
+        self.0.source.as_deref()
+    }
+
     /// How long the operation took until it failed.
     pub fn elapsed(&self) -> Option<Duration> {
         self.0.elapsed
@@ -198,7 +204,6 @@ impl ErrorKind {
             Self::Denied => "denied",
             Self::InvalidName => "invalid_name",
             Self::InvalidOption => "invalid_option",
-            Self::Lost => "lost",
             Self::ReadOnly => "read_only",
             Self::SchemaMissing => "schema_missing",
             Self::Timeout => "timeout",
@@ -319,6 +324,14 @@ mod tests {
             error.to_string(),
             r#"postgres acquire "a\"b": no; right: driver\tsays\r; no (denied after 1.5s)"#
         );
+    }
+
+    #[test]
+    fn the_drivers_error_can_be_had_and_its_text_is_not_said_twice() {
+        let error = Error::new(ErrorKind::Unexpected, "failed").with_source(std::fmt::Error);
+        assert!(error.driver_error().unwrap().is::<std::fmt::Error>());
+        assert!(std::error::Error::source(&error).is_none());
+        assert_eq!(error.clone().to_string(), error.to_string());
     }
 
     #[test]

@@ -1,10 +1,8 @@
 use std::ops::Deref;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::clock;
-use crate::engine::{Deadline, Grant};
-use crate::{Error, ErrorKind, FencingToken, LockName, Operation, Release, Result};
+use crate::engine::Grant;
+use crate::{Error, ErrorKind, Hold, Operation, Release, Result};
 
 /// A lock that is held. Dropping it releases the lock in the background.
 ///
@@ -19,53 +17,16 @@ use crate::{Error, ErrorKind, FencingToken, LockName, Operation, Release, Result
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the runtime ends.
 #[derive(Debug)]
 #[must_use = "a guard that is not kept releases its lock at once"]
-pub struct Guard {
-    grant: Grant,
-    hold: Hold,
-}
-
-/// What a job may know of the lock that it runs under. Cheap to clone, and no obstacle to the release.
-#[derive(Clone, Debug)]
-pub struct Hold(Arc<Facts>);
-
-#[derive(Debug)]
-struct Facts {
-    name: LockName,
-    owner: String,
-    fencing_token: Option<FencingToken>,
-    deadline: Deadline,
-}
-
-/// Why a lock is no longer held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Loss {
-    /// `at_most_for` is over.
-    TimeUp,
-}
-
-impl std::fmt::Display for Loss {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::TimeUp => f.write_str("the time of at_most_for is up"),
-        }
-    }
-}
+pub struct Guard(Grant);
 
 impl Guard {
     pub(crate) fn new(grant: Grant) -> Self {
-        let hold = Hold(Arc::new(Facts {
-            name: grant.lease.name.clone(),
-            owner: grant.owner.clone(),
-            fencing_token: grant.fencing_token,
-            deadline: grant.deadline,
-        }));
-        Self { grant, hold }
+        Self(grant)
     }
 
-    /// The view of this lock that can be handed to a job.
+    /// The view of this lock that can be handed to a job. It ends with the guard.
     pub fn hold(&self) -> Hold {
-        self.hold.clone()
+        self.0.hold.clone()
     }
 
     /// Releases the lock, or lets it rest for what is left of `at_least_for`, and says what came of it.
@@ -80,19 +41,22 @@ impl Guard {
     /// # Cancel safety
     ///
     /// Safe: a release that is dropped goes on in the background.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, or in one without its time driver.
     pub async fn release(mut self) -> Result<Release> {
-        let Grant {
-            engine,
-            lease,
-            at_least,
-            ..
-        } = &self.grant;
+        let grant = &mut self.0;
+        let engine = &grant.engine;
+        // A shutdown waits for this one, too. Dropped last, when the background has taken over what failed here.
+        let _ticket = engine.background.ticket();
+        grant.hold.end();
         let limit = engine.capabilities.operation_limit;
         let start = clock::Instant::now();
-        let answer = clock::timeout(limit, engine.backend.release(lease, at_least.left())).await;
-        let failure = match answer {
+        let release = engine.backend.release(&grant.lease, grant.at_least.left());
+        let failure = match clock::timeout(limit, release).await {
             Some(Ok(release)) => {
-                self.grant.released = true;
+                grant.released = true;
                 return Ok(release);
             }
             Some(Err(error)) => error,
@@ -103,7 +67,7 @@ impl Guard {
         };
         Err(failure
             .during(engine.capabilities.backend, Operation::Release)
-            .on(&lease.name)
+            .on(&grant.lease.name)
             .after(start.elapsed()))
     }
 }
@@ -112,49 +76,6 @@ impl Deref for Guard {
     type Target = Hold;
 
     fn deref(&self) -> &Hold {
-        &self.hold
-    }
-}
-
-impl Hold {
-    /// The lock's name.
-    pub fn name(&self) -> &LockName {
-        &self.0.name
-    }
-
-    /// Who holds it, for people.
-    pub fn owner(&self) -> &str {
-        &self.0.owner
-    }
-
-    /// The number to hand to the protected resource; `None` where the backend has no fencing.
-    pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.0.fencing_token
-    }
-
-    /// What is left until the deadline, computed from the clock at every call; zero when it is over.
-    ///
-    /// The deadline is never later than the end of the lease at the server: it counts from before the request left,
-    /// less 1 % and 2 ms for clocks that differ in rate.
-    pub fn remaining(&self) -> Duration {
-        self.0.deadline.remaining()
-    }
-
-    /// Whether the deadline is still to come, computed from the clock at every call: true after a freeze or a suspend
-    /// only if it was short enough.
-    pub fn is_valid(&self) -> bool {
-        !self.remaining().is_zero()
-    }
-
-    /// Waits until the lock is no longer held, and says why. It does not see that the lock was released.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe: it can be dropped and called again any number of times.
-    pub async fn lost(&self) -> Loss {
-        while self.is_valid() {
-            clock::sleep(self.remaining()).await;
-        }
-        Loss::TimeUp
+        &self.0.hold
     }
 }

@@ -1,7 +1,7 @@
 //! The contract of the distlock family: the backend traits, the engine above them, and the memory backend.
 //!
 //! Services use the facade crate `distlock`, which re-exports all of this. Whoever writes a store starts here, with
-//! [`LockBackend`]: four methods and a list of [`Capabilities`]. [`MemoryBackend`] is the reference of what each method
+//! [`LockBackend`]: its [`Capabilities`] and four methods that do something. [`MemoryBackend`] is the reference of what each method
 //! does, and `distlock-conformance` the suite of rules that every backend is held to.
 //!
 //! # Words
@@ -31,6 +31,7 @@ mod capabilities;
 mod engine;
 mod error;
 mod guard;
+mod hold;
 mod locks;
 mod memory;
 mod name;
@@ -42,7 +43,8 @@ pub use backend::{
 };
 pub use capabilities::{Capabilities, Scope};
 pub use error::{Effect, Error, ErrorKind, Operation, Result};
-pub use guard::{Guard, Hold, Loss};
+pub use guard::Guard;
+pub use hold::{Hold, Loss};
 pub use locks::{Acquisition, Lock, Locks, Outcome};
 pub use memory::MemoryBackend;
 pub use name::LockName;

@@ -6,7 +6,8 @@ use crate::clock;
 use crate::engine::{Answer, Engine};
 use crate::options::LockOptions;
 use crate::{
-    Capabilities, Error, ErrorKind, Guard, Held, Hold, LockBackend, LockName, Loss, Release, Result,
+    Capabilities, Error, ErrorKind, Guard, Held, Hold, LockBackend, LockName, Loss, Operation,
+    Release, Result,
 };
 
 /// The locks of one store. Cloning is cheap, and clones share everything.
@@ -70,7 +71,7 @@ impl Locks {
         &self.0.capabilities
     }
 
-    /// Takes no more locks, and waits until every pending attempt and background release has come to its end.
+    /// Takes no more locks, and waits until every pending attempt and release has come to its end.
     ///
     /// Guards that are still held stay held; each can be released, or dropped, as before.
     ///
@@ -217,11 +218,20 @@ impl Lock {
     /// Safe: an attempt that is dropped goes on in the background and is released if it was granted. A tick that it
     /// was granted stays granted.
     ///
+    /// # Panics
+    ///
+    /// In a tokio runtime without its time driver.
+    ///
     /// # Fairness
     ///
     /// None: whoever asks first when the lock is free gets it.
     pub async fn try_acquire(&self) -> Result<Acquisition> {
-        let terms = self.options.validate(&self.engine.capabilities)?;
+        let capabilities = &self.engine.capabilities;
+        let terms = self.options.validate(capabilities).map_err(|error| {
+            error
+                .during(capabilities.backend, Operation::Acquire)
+                .on(&self.name)
+        })?;
         Ok(match self.engine.attempt(&self.name, terms).await? {
             Answer::Granted(grant) => Acquisition::Acquired(Guard::new(grant)),
             Answer::Held(held) => Acquisition::Held(held),

@@ -57,7 +57,10 @@ impl MemoryBackend {
     }
 
     fn wall(&self, at: Duration) -> SystemTime {
-        self.shared.started_wall + at
+        self.shared
+            .started_wall
+            .checked_add(at)
+            .unwrap_or(self.shared.started_wall)
     }
 
     fn micros(&self, at: Duration) -> u64 {
@@ -115,6 +118,10 @@ impl LockBackend for MemoryBackend {
             {
                 return Ok(Attempt::TickDone { last });
             }
+            if state == LockState::Free && record.token == request.token {
+                // Its lease is over: a request that was under way for long must not take the lock for nobody.
+                return Ok(Attempt::Held(Held::default()));
+            }
             if state != LockState::Free {
                 return Ok(Attempt::Held(Held {
                     by: Some(record.owner.clone()),
@@ -127,7 +134,9 @@ impl LockBackend for MemoryBackend {
             .micros(now)
             .max(known.map_or(0, |record| record.fence + 1));
         let record = Record {
-            until: (now + request.lease).max(known.map_or(Duration::ZERO, |record| record.until)),
+            until: now
+                .saturating_add(request.lease)
+                .max(known.map_or(Duration::ZERO, |record| record.until)),
             locked_at: now,
             owner: request.owner.clone(),
             token: request.token,
@@ -152,7 +161,7 @@ impl LockBackend for MemoryBackend {
                     to: record.owner_unless_free(now),
                 });
             }
-            record.until = record.until.max(now + *ttl);
+            record.until = record.until.max(now.saturating_add(*ttl));
             Ok(Renewal::Renewed)
         };
         leases.iter().map(renew_one).collect()
@@ -170,7 +179,7 @@ impl LockBackend for MemoryBackend {
             });
         }
         if state == LockState::Held {
-            record.until = now + linger;
+            record.until = now.saturating_add(linger);
             record.resting = !linger.is_zero();
         }
         Ok(Release::Released)

@@ -17,6 +17,10 @@ pub const MIN_AT_LEAST: Duration = Duration::from_millis(1);
 /// How long one call to the store may take, unless a backend was told otherwise: 5 s.
 pub const OPERATION_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long a connection of a backend's own may be idle and still be used again: 30 s. Firewalls and balancers forget
+/// idle connections without telling either end, some after a minute.
+pub const MAX_IDLE: Duration = Duration::from_secs(30);
+
 /// The longest owner text, in bytes.
 pub const MAX_OWNER_BYTES: usize = 255;
 

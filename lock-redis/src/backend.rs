@@ -143,27 +143,12 @@ impl RedisBackend {
         if let Some(tick) = request.tick {
             call = call.arg(value::tick(tick));
         }
-        match self.ask(call).await?.0 {
-            Value::Int(fence) => Ok(Attempt::Acquired {
-                fencing_token: Some(FencingToken::new(fence.cast_unsigned())),
-            }),
-            Value::BulkString(last) => match value::parse_tick(&last) {
-                Some(last) => Ok(Attempt::TickDone { last }),
-                None => Err(foreign_tick()),
-            },
-            Value::Array(held) => match held.as_slice() {
-                [Value::BulkString(holder), Value::Int(remaining)] => {
-                    let holder = Holder::parse(holder);
-                    Ok(Attempt::Held(Held {
-                        resting: holder.is_resting(),
-                        by: holder.into_owner(),
-                        // Negative: a key of somebody else's, without an end.
-                        remaining: u64::try_from(*remaining).ok().map(Duration::from_millis),
-                    }))
-                }
-                _ => Err(error::unexpected(&Value::Array(held))),
-            },
-            other => Err(error::unexpected(&other)),
+        let (value, doubt) = self.ask(call).await?;
+        match (granted_or_refused(value)?, doubt) {
+            (granted @ Attempt::Acquired { .. }, _) => Ok(granted),
+            (refused, None) => Ok(refused),
+            // The first request may still be under way, and take the lock for nobody.
+            (_, Some(doubt)) => Err(doubt),
         }
     }
 
@@ -214,7 +199,7 @@ impl LockBackend for RedisBackend {
 
     async fn renew(&self, leases: &[(LeaseId, Duration)]) -> Vec<Result<Renewal>> {
         let renewals = self.renew_all(leases).await.unwrap_or_else(|error| {
-            let failed = |_: &_| Err(error::copy(&error));
+            let failed = |_: &_| Err(error.clone());
             leases.iter().map(failed).collect()
         });
         let about = |(renewal, (lease, _)): (Result<Renewal>, &(LeaseId, Duration))| {
@@ -226,6 +211,32 @@ impl LockBackend for RedisBackend {
     async fn release(&self, lease: &LeaseId, linger: Duration) -> Result<Release> {
         let release = self.release_one(lease, linger).await;
         release.map_err(|e| e.during(NAME, Operation::Release).on(&lease.name))
+    }
+}
+
+/// How the script that takes a lock answers.
+fn granted_or_refused(value: Value) -> Result<Attempt> {
+    match value {
+        Value::Int(fence) => Ok(Attempt::Acquired {
+            fencing_token: Some(FencingToken::new(fence.cast_unsigned())),
+        }),
+        Value::BulkString(last) => match value::parse_tick(&last) {
+            Some(last) => Ok(Attempt::TickDone { last }),
+            None => Err(foreign_tick()),
+        },
+        Value::Array(held) => match held.as_slice() {
+            [Value::BulkString(holder), Value::Int(remaining)] => {
+                let holder = Holder::parse(holder);
+                Ok(Attempt::Held(Held {
+                    resting: holder.is_resting(),
+                    by: holder.into_owner(),
+                    // Negative: a key of somebody else's, without an end.
+                    remaining: u64::try_from(*remaining).ok().map(Duration::from_millis),
+                }))
+            }
+            _ => Err(error::unexpected(&Value::Array(held))),
+        },
+        other => Err(error::unexpected(&other)),
     }
 }
 

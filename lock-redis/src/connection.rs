@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use deadpool::managed::Manager;
 use distlock_api::clock::Instant;
+use distlock_api::options::MAX_IDLE;
 use distlock_api::{Effect, Result};
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -45,11 +46,27 @@ impl Source {
     }
 }
 
+impl Talk {
+    /// Whether packets seem to vanish, or would: what lies between may have forgotten an idle connection.
+    fn is_silent(&self) -> bool {
+        match self.unanswered_since {
+            Some(since) => since.elapsed() > SILENCE,
+            None => self.answered.elapsed() > MAX_IDLE,
+        }
+    }
+}
+
 /// An open connection. Requests of many calls are under way on it at a time, answered in their order.
 pub(crate) struct Connection {
     driver: MultiplexedConnection,
+    talk: Mutex<Talk>,
+}
+
+struct Talk {
     /// When the first request left that no answer has followed, of this call or another.
-    unanswered_since: Mutex<Option<Instant>>,
+    unanswered_since: Option<Instant>,
+    /// When the last answer came.
+    answered: Instant,
 }
 
 impl Connection {
@@ -57,7 +74,10 @@ impl Connection {
         driver.set_response_timeout(limit);
         Self {
             driver,
-            unanswered_since: Mutex::default(),
+            talk: Mutex::new(Talk {
+                unanswered_since: None,
+                answered: Instant::now(),
+            }),
         }
     }
 
@@ -67,11 +87,16 @@ impl Connection {
         for command in commands {
             pipeline.add_command(command);
         }
-        self.unanswered_since().get_or_insert_with(Instant::now);
+        self.talk()
+            .unanswered_since
+            .get_or_insert_with(Instant::now);
         let mut driver = self.driver.clone();
         let answers = driver.send_packed_commands(&pipeline, 0, pipeline.len());
         let answers = answers.await?;
-        *self.unanswered_since() = None;
+        *self.talk() = Talk {
+            unanswered_since: None,
+            answered: Instant::now(),
+        };
         Ok(answers)
     }
 
@@ -91,16 +116,12 @@ impl Connection {
         }
     }
 
-    /// Whether packets seem to vanish on it.
     pub(crate) fn is_silent(&self) -> bool {
-        self.unanswered_since()
-            .is_some_and(|since| since.elapsed() > SILENCE)
+        self.talk().is_silent()
     }
 
-    fn unanswered_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.unanswered_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn talk(&self) -> MutexGuard<'_, Talk> {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,4 +168,25 @@ fn log_in(client: &Client) -> Vec<Cmd> {
         commands.push(select);
     }
     commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use distlock_api::clock::sleep;
+
+    #[tokio::test(start_paused = true)]
+    async fn neither_silence_nor_a_long_pause_is_trusted() {
+        let mut talk = Talk {
+            unanswered_since: None,
+            answered: Instant::now(),
+        };
+        sleep(MAX_IDLE - SILENCE).await;
+        assert!(!talk.is_silent());
+        talk.unanswered_since = Some(Instant::now());
+        sleep(SILENCE * 2).await;
+        assert!(talk.is_silent());
+        talk.unanswered_since = None;
+        assert!(talk.is_silent());
+    }
 }

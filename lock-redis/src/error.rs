@@ -251,13 +251,6 @@ pub(crate) fn unexpected(reply: &Value) -> Error {
     )
 }
 
-/// The same error again, for each of several questions that it answers.
-pub(crate) fn copy(error: &Error) -> Error {
-    Error::new(error.kind(), error.message())
-        .with_effect(error.effect())
-        .with_retryable(error.is_retryable())
-}
-
 /// What TLS complained about, deep inside the driver's error.
 fn tls(error: &RedisError) -> Option<String> {
     let source = std::error::Error::source(error)?;

@@ -46,7 +46,8 @@
 //!
 //! `ACL SETUSER locks on >secret ~lock:* +evalsha +eval +set +get +del +incr +incrby +pttl +pexpire +pexpireat
 //! +pexpiretime +time`, and `+scan` for lists. Redis 6.2 has no `+pexpiretime`. `+select` if the database is not 0;
-//! without `+info` a writable replica is not told from a primary. The first acquire tries all of these on the key `lock:{}`, which is no lock's.
+//! without `+info` a writable replica is not told from a primary. The first acquire tries all of these on the key
+//! `lock:{}`, which is no lock's.
 
 mod admin;
 mod backend;

@@ -3,13 +3,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use distlock_api::{
-    AcquireRequest, Attempt, Capabilities, Error, LeaseId, LockBackend, Operation, Release,
-    Renewal, Result, Scope,
+    AcquireRequest, Attempt, Capabilities, LeaseId, LockBackend, Operation, Release, Renewal,
+    Result, Scope,
 };
 
 use crate::builder::SqliteBuilder;
 use crate::clock::Clock;
-use crate::error;
 use crate::record::Record;
 use crate::server::Server;
 
@@ -46,7 +45,7 @@ impl SqliteBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        let mut session = self.server.session().await?;
+        let mut session = self.server.session_within(request.lease).await?;
         // Most tries that fail meet a lock that is plainly held. They are answered from a look at the record, so
         // that those who wait take no write lock from those who work.
         let seen = session.find(&request.name).await?;
@@ -128,7 +127,10 @@ impl LockBackend for SqliteBackend {
             Ok(renewals) => renewals.into_iter().map(Ok).collect(),
             Err(error) => leases
                 .iter()
-                .map(|(lease, _)| Err(of_lease(&error, lease)))
+                .map(|(lease, _)| {
+                    let error = error.clone();
+                    Err(error.during(NAME, Operation::Renew).on(&lease.name))
+                })
                 .collect(),
         }
     }
@@ -137,13 +139,6 @@ impl LockBackend for SqliteBackend {
         let release = self.end(lease, linger).await;
         release.map_err(|e| e.during(NAME, Operation::Release).on(&lease.name))
     }
-}
-
-/// The error of a transaction that renewed many leases, for one of them.
-fn of_lease(error: &Error, lease: &LeaseId) -> Error {
-    error::again(error)
-        .during(NAME, Operation::Renew)
-        .on(&lease.name)
 }
 
 impl fmt::Debug for SqliteBackend {

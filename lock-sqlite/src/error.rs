@@ -190,13 +190,6 @@ pub(crate) fn of_io(error: &std::io::Error, path: &Path) -> Error {
     }
 }
 
-/// The same error once more, for each further lease of one transaction.
-pub(crate) fn again(error: &Error) -> Error {
-    Error::new(error.kind(), error.message())
-        .with_effect(error.effect())
-        .with_retryable(error.is_retryable())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

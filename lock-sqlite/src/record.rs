@@ -79,6 +79,10 @@ impl Record {
         {
             return Some(Attempt::TickDone { last });
         }
+        if state == LockState::Free && self.token == request.token {
+            // Its lease is over: it is not to come back from the dead.
+            return Some(Attempt::Held(Held::default()));
+        }
         (state != LockState::Free).then(|| {
             Attempt::Held(Held {
                 by: Some(self.locked_by.clone()),

@@ -64,7 +64,13 @@ impl Server {
 
     /// A connection to the file that is at the path now.
     pub(crate) async fn session(&self) -> Result<Session<'_>> {
-        let mut taken = self.connections.take(|| self.open()).await?;
+        self.session_within(self.settings.operation_limit).await
+    }
+
+    /// The same for a caller who waits no longer than this: nothing is begun for one who has given up.
+    pub(crate) async fn session_within(&self, limit: Duration) -> Result<Session<'_>> {
+        let limit = limit.min(self.settings.operation_limit) / 2;
+        let mut taken = self.connections.take(limit, || self.open()).await?;
         if !taken.is_fresh() && taken.file != file::id(&self.settings.path) {
             // The file was deleted or replaced: what we would lock in it no longer keeps others out.
             *taken = self.open().await?;

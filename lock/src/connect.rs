@@ -37,7 +37,9 @@ pub async fn connect(url: &str) -> Result<Locks> {
 ///
 /// Safe: a dropped call leaves nothing but a connection that closes.
 pub async fn open(url: &str) -> Result<Arc<dyn LockAdmin>> {
-    let (scheme, rest) = url.split_once(':').ok_or_else(|| unknown("without a scheme"))?;
+    let (scheme, rest) = url
+        .split_once(':')
+        .ok_or_else(|| unknown("without a scheme"))?;
     match scheme {
         "memory" if rest.is_empty() => Ok(Arc::new(MemoryBackend::new())),
         "memory" => Err(Error::new(
@@ -45,9 +47,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn LockAdmin>> {
             "a memory store has no name: write `memory:` alone",
         )),
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => {
-            Ok(Arc::new(distlock_postgres::PostgresBackend::connect(url).await?))
-        }
+        "postgres" | "postgresql" => Ok(Arc::new(
+            distlock_postgres::PostgresBackend::connect(url).await?,
+        )),
         #[cfg(not(feature = "postgres"))]
         "postgres" | "postgresql" => Err(feature_is_off("postgres")),
         #[cfg(feature = "redis")]
@@ -55,10 +57,15 @@ pub async fn open(url: &str) -> Result<Arc<dyn LockAdmin>> {
         #[cfg(not(feature = "redis"))]
         "redis" | "rediss" => Err(feature_is_off("redis")),
         #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(Arc::new(distlock_sqlite::SqliteBackend::connect(url).await?)),
+        "sqlite" => Ok(Arc::new(
+            distlock_sqlite::SqliteBackend::connect(url).await?,
+        )),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(feature_is_off("sqlite")),
-        scheme => Err(unknown(&format!("with the scheme \"{}\"", scheme.escape_debug()))),
+        scheme => Err(unknown(&format!(
+            "with the scheme \"{}\"",
+            scheme.escape_debug()
+        ))),
     }
 }
 
@@ -75,6 +82,8 @@ fn unknown(what: &str) -> Error {
 fn feature_is_off(feature: &str) -> Error {
     Error::new(
         ErrorKind::Config,
-        format!("the Cargo feature `{feature}` of distlock is off: turn it on to use {feature} URLs"),
+        format!(
+            "the Cargo feature `{feature}` of distlock is off: turn it on to use {feature} URLs"
+        ),
     )
 }

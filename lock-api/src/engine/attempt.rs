@@ -10,7 +10,7 @@ use super::{AtLeast, Deadline, Engine, Span, Ticket};
 use crate::clock::{self, Instant};
 use crate::options::Terms;
 use crate::{
-    AcquireRequest, Attempt, Error, ErrorKind, FencingToken, Held, LeaseId, LockName, Operation,
+    AcquireRequest, Attempt, Effect, Error, ErrorKind, Held, Hold, LeaseId, LockName, Operation,
     Result,
 };
 
@@ -28,9 +28,7 @@ pub(crate) struct Grant {
     pub(crate) engine: Arc<Engine>,
     pub(crate) runtime: Handle,
     pub(crate) lease: LeaseId,
-    pub(crate) owner: String,
-    pub(crate) fencing_token: Option<FencingToken>,
-    pub(crate) deadline: Deadline,
+    pub(crate) hold: Hold,
     pub(crate) span: Span,
     pub(crate) at_least: AtLeast,
     pub(crate) released: bool,
@@ -38,6 +36,7 @@ pub(crate) struct Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
+        self.hold.end();
         if self.released {
             return;
         }
@@ -59,6 +58,8 @@ impl Engine {
         let backend = self.capabilities.backend;
         let context = |error: Error| error.during(backend, Operation::Acquire).on(name);
         let runtime = Handle::try_current().map_err(|_| context(no_runtime()))?;
+        // The ticket first: either a shutdown sees it, or we see the shutdown.
+        let ticket = self.background.ticket();
         if self.background.is_closed() {
             return Err(context(closed()));
         }
@@ -67,7 +68,7 @@ impl Engine {
         let limit = self.capabilities.operation_limit.min(terms.lease);
 
         let t0 = Instant::now();
-        let mut in_flight = InFlight::start(Arc::clone(self), runtime.clone(), request);
+        let mut in_flight = InFlight::start(Arc::clone(self), runtime.clone(), request, ticket);
         let answer = clock::timeout(limit, in_flight.answer()).await;
         let failed = |error: Error| Err(context(error).after(t0.elapsed()));
         let fencing_token = match answer {
@@ -81,13 +82,17 @@ impl Engine {
             Some(Ok(Attempt::TickDone { last })) => return Ok(Answer::TickDone { last }),
         };
 
-        let grant = Grant {
+        let request = &in_flight.request;
+        let mut grant = Grant {
             engine: Arc::clone(self),
             runtime,
-            lease: in_flight.request.lease_id(),
-            owner: in_flight.request.owner.clone(),
-            fencing_token,
-            deadline: Deadline::new(t0, terms.lease, self.capabilities.granularity),
+            lease: request.lease_id(),
+            hold: Hold::new(
+                request.name.clone(),
+                request.owner.clone(),
+                fencing_token,
+                Deadline::new(t0, terms.lease, self.capabilities.granularity),
+            ),
             span: Span {
                 from: t0,
                 length: terms.lease,
@@ -95,16 +100,16 @@ impl Engine {
             at_least: AtLeast::from_now(terms.at_least),
             released: false,
         };
-        if self.background.is_closed() {
-            return failed(closed());
-        }
-        if grant.deadline.remaining().is_zero() {
-            return failed(Error::new(
-                ErrorKind::Timeout,
-                "the grant came when its lease was as good as over, and was given back: take a longer at_most_for",
-            ));
-        }
-        Ok(Answer::Granted(grant))
+        let given_back = if self.background.is_closed() {
+            closed()
+        } else if !grant.hold.is_valid() {
+            too_late()
+        } else {
+            return Ok(Answer::Granted(grant));
+        };
+        // Nobody has used it, so that it need not rest.
+        grant.at_least = AtLeast::none();
+        failed(given_back.with_effect(Effect::Unknown))
     }
 }
 
@@ -118,14 +123,19 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn start(engine: Arc<Engine>, runtime: Handle, request: AcquireRequest) -> Self {
+    fn start(
+        engine: Arc<Engine>,
+        runtime: Handle,
+        request: AcquireRequest,
+        ticket: Ticket,
+    ) -> Self {
         let request = Arc::new(request);
         let future = {
             let (backend, request) = (Arc::clone(&engine.backend), Arc::clone(&request));
             async move { backend.try_acquire(&request).await }
         };
         Self {
-            ticket: Some(engine.background.ticket()),
+            ticket: Some(ticket),
             engine,
             runtime,
             request,
@@ -154,9 +164,15 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some((future, ticket)) = self.future.take().zip(self.ticket.take()) {
             let (engine, request) = (Arc::clone(&self.engine), Arc::clone(&self.request));
+            // After a panic, perhaps its own, it must not be polled again.
+            let future = (!std::thread::panicking()).then_some(future);
             self.runtime.spawn(async move {
                 let limit = engine.capabilities.operation_limit;
-                let certainty = match clock::timeout(limit, future).await {
+                let answer = match future {
+                    Some(future) => clock::timeout(limit, future).await,
+                    None => None,
+                };
+                let certainty = match answer {
                     None => Some(Certainty::MayBeGrantedYet),
                     Some(Ok(Attempt::Acquired { .. })) => Some(Certainty::Granted),
                     Some(Ok(_)) => None,
@@ -196,6 +212,13 @@ fn closed() -> Error {
     Error::new(
         ErrorKind::Closed,
         "shutdown was called: no new locks are taken",
+    )
+}
+
+fn too_late() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "the grant came when its lease was as good as over, and is given back: take a longer at_most_for",
     )
 }
 

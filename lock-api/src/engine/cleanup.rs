@@ -62,6 +62,7 @@ pub(crate) async fn release_until_sure(
 ) {
     let mut ticket = Some(ticket);
     let mut pause = FIRST_PAUSE;
+    let mut told = false;
     loop {
         let release = engine.backend.release(lease, at_least.left());
         let answer = clock::timeout(engine.capabilities.operation_limit, release).await;
@@ -77,20 +78,26 @@ pub(crate) async fn release_until_sure(
             None => Some("no answer".to_owned()),
         };
         let left = span.left();
-        if left.is_zero() {
-            if let Some(failure) = failure {
-                tracing::warn!(
-                    lock = %lease.name.as_str().escape_debug(),
-                    failure,
-                    "a lock could not be released until its lease was over"
-                );
-            }
-            return;
-        }
-        if failure.is_some() {
+        if let Some(failure) = &failure {
             pause = pause.min(LONGEST_PAUSE_WITHOUT_ANSWER);
+            if !told {
+                tell(lease, failure, left);
+                told = true;
+            }
+        }
+        if left.is_zero() {
+            return;
         }
         clock::sleep(pause.min(left)).await;
         pause *= 2;
     }
+}
+
+/// Nobody else hears of a release in the background.
+fn tell(lease: &LeaseId, failure: &str, left: Duration) {
+    tracing::warn!(
+        lock = %lease.name.as_str().escape_debug(),
+        failure,
+        "a lock cannot be released; tried again until its lease is over, in {left:.1?}"
+    );
 }

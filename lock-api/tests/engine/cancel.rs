@@ -184,9 +184,37 @@ async fn after_a_shutdown_no_lock_is_taken_and_held_ones_stay() {
 async fn a_grant_that_arrives_during_a_shutdown_is_given_back() {
     let backend = Scripted::on_acquire([Fault::SlowAnswer(SECOND)]);
     let (locks, lock) = lock(&backend);
+    let lock = lock.at_least_for(30 * SECOND).tick(7);
     let (acquired, shut_down) = tokio::join!(lock.try_acquire(), locks.shutdown(5 * SECOND));
-    assert_eq!(acquired.unwrap_err().kind(), ErrorKind::Closed);
+    let error = acquired.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Closed, Effect::Unknown)
+    );
     shut_down.unwrap();
+    assert_eq!(backend.state("job").await, LockState::Free);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_a_release_that_somebody_else_waits_for() {
+    let backend = Scripted::on_release([Fault::ActsSlowly(SECOND)]);
+    let (locks, lock) = lock(&backend);
+    let guard = lock.try_acquire().await.unwrap().acquired().unwrap();
+    let (released, shut_down) = tokio::join!(guard.release(), async {
+        locks.shutdown(5 * SECOND).await.unwrap();
+        backend.state("job").await
+    });
+    assert_eq!(released.unwrap(), Release::Released);
+    assert_eq!(shut_down, LockState::Free);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_backend_is_cleaned_up_after() {
+    let backend = Scripted::on_acquire([Fault::Panics]);
+    let (locks, lock) = lock(&backend);
+    let attempt = tokio::spawn(async move { lock.try_acquire().await });
+    assert!(attempt.await.unwrap_err().is_panic());
+    locks.shutdown(SECOND).await.unwrap();
     assert_eq!(backend.state("job").await, LockState::Free);
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::scripted::{Fault, Scripted};
 use distlock_api::{
-    Acquisition, ErrorKind, Lock, LockState, Locks, Loss, MemoryBackend, Outcome, Release, clock,
+    AcquireRequest, Acquisition, Attempt, ErrorKind, Held, Lock, LockAdmin, LockBackend, LockName,
+    LockState, Locks, Loss, MemoryBackend, Outcome, Release, clock,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -112,7 +113,7 @@ async fn run_gives_the_value_and_the_release() {
 async fn run_stops_the_job_when_the_lock_is_lost() {
     let backend = Scripted::default();
     let (_locks, lock) = lock(&backend);
-    let (alive, job_alive) = (Arc::new(()), Arc::new(()));
+    let job_alive = Arc::new(());
     let witness = Arc::downgrade(&job_alive);
     let outcome = lock.run(|_| async move { (pending::<()>().await, job_alive) });
     assert!(matches!(
@@ -120,7 +121,56 @@ async fn run_stops_the_job_when_the_lock_is_lost() {
         Outcome::Stopped(Loss::TimeUp)
     ));
     assert!(witness.upgrade().is_none(), "the job's future was dropped");
-    drop(alive);
+    assert_eq!(
+        backend.state("job").await,
+        LockState::Held,
+        "before the lease's end"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_of_the_lock_ends_with_its_guard() {
+    let backend = Scripted::on_release([Fault::ActsSlowly(SECOND)]);
+    let (_locks, lock) = lock(&backend);
+    let guard = lock.try_acquire().await.unwrap().acquired().unwrap();
+    let view = guard.hold();
+    let (_released, loss) = tokio::join!(guard.release(), async {
+        let loss = view.lost().await;
+        (
+            loss,
+            view.is_valid(),
+            view.remaining(),
+            backend.state("job").await,
+        )
+    });
+    assert_eq!(
+        loss,
+        (Loss::Released, false, Duration::ZERO, LockState::Held)
+    );
+    let dropped = lock.try_acquire().await.unwrap().acquired().unwrap().hold();
+    assert_eq!(dropped.lost().await, Loss::Released);
+    clock::sleep(SECOND).await;
+    let outcome = lock.run(|hold| async move { hold }).await.unwrap();
+    let Outcome::Ran { value, .. } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(!value.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_whose_lease_is_over_is_not_granted_again() {
+    let store = MemoryBackend::new();
+    let name = LockName::new("job").unwrap();
+    let request = AcquireRequest::new(name.clone(), "late", SECOND);
+    store.try_acquire(&request).await.unwrap();
+    store
+        .release(&request.lease_id(), Duration::ZERO)
+        .await
+        .unwrap();
+    let late = store.try_acquire(&request).await.unwrap();
+    assert_eq!(late, Attempt::Held(Held::default()));
+    let record = store.inspect(&name).await.unwrap().unwrap();
+    assert_eq!(record.state, LockState::Free);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,6 @@
 //! The engine on the paused clock, above a backend that can be told to fail.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-
 mod cancel;
 mod hold;
 mod scripted;

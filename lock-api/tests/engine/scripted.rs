@@ -16,6 +16,10 @@ use distlock_api::{
 pub(crate) enum Fault {
     /// The store acts, and the answer comes this much later.
     SlowAnswer(Duration),
+    /// The store acts this much later, and answers.
+    ActsSlowly(Duration),
+    /// The store acts, and the backend panics.
+    Panics,
     /// The store acts, and the connection is gone before the answer.
     LostAnswer,
     /// Nothing reaches the store, and it is known.
@@ -73,6 +77,14 @@ where
             let answer = act.await;
             clock::sleep(delay).await;
             Ok(answer)
+        }
+        Some(Fault::ActsSlowly(delay)) => {
+            clock::sleep(delay).await;
+            Ok(act.await)
+        }
+        Some(Fault::Panics) => {
+            act.await;
+            panic!("a broken backend");
         }
         Some(Fault::LostAnswer) => {
             act.await;
