@@ -100,7 +100,9 @@ impl Client {
         }
         by.ensure_running()?;
         Err(Failure::broken(format!(
-            "the lock was held, and another who asked was told {attempt:?}"
+            "{:.1?} after a lock was taken or left to rest for {:.1?}, another who asked was told {attempt:?}",
+            by.asked.elapsed(),
+            by.request.lease
         )))
     }
 
@@ -227,10 +229,13 @@ impl Grant {
 
     /// Stops the rule as stalled where the lease may be over by now.
     pub(crate) fn ensure_running(&self) -> Checked {
-        if self.asked.elapsed() + self.slack() >= self.request.lease {
-            return Err(Failure::Stalled);
+        let (elapsed, lease) = (self.asked.elapsed(), self.request.lease);
+        if elapsed + self.slack() < lease {
+            return Ok(());
         }
-        Ok(())
+        let late =
+            format!("{elapsed:.1?} after a lease of {lease:.1?} was asked for, it may be over");
+        Err(Failure::stalled(late))
     }
 
     /// That what the store says is left of the lease is so, as of an answer that was waited for since `asked`.

@@ -2,16 +2,27 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use distlock_api::clock::Instant;
 use distlock_api::{AcquireRequest, LockName, Token};
 
 use crate::client::Client;
 use crate::failure::{Checked, Failure};
 use crate::process::Remote;
-use crate::store::{Disposable, Opened, Store};
+use crate::store::{Disposable, Open, Opened, Store};
 
 /// How long locks have been free that rules purge. A rule that counts on the record of a free lock is quicker, or
 /// says that it was too slow, for another rule may purge at any time.
 pub(crate) const PURGE_AGE: Duration = Duration::from_secs(2);
+
+/// Stops the rule as stalled where another rule may have purged a lock that was free since then.
+pub(crate) fn ensure_young(free_since: &Instant) -> Checked {
+    if free_since.elapsed() < PURGE_AGE {
+        return Ok(());
+    }
+    Err(Failure::stalled(
+        "the record may have been purged meanwhile",
+    ))
+}
 
 /// What a rule works with.
 #[derive(Clone, Debug)]
@@ -27,11 +38,18 @@ pub(crate) struct Context {
 impl Context {
     /// A new client of the store, with connections of its own.
     pub(crate) async fn client(&self) -> Checked<Client> {
-        let opened = (self.store.open)(()).await;
-        Ok(self
-            .opened(opened.map_err(|error| {
-                Failure::broken(format!("the store cannot be opened: {error}"))
-            })?))
+        self.open(&self.store.open).await
+    }
+
+    async fn open(&self, open: &Open) -> Checked<Client> {
+        let opened = open(()).await.map_err(Failure::from);
+        let opened = opened.map_err(|failure| failure.context("the store cannot be opened"))?;
+        Ok(self.wrap(opened))
+    }
+
+    fn wrap(&self, opened: Opened) -> Client {
+        // No rule waits for the end of a lease that is longer than that.
+        Client::new(opened, self.patience + self.lease(1000))
     }
 
     /// A client in another process; with `clock_offset`, such as `-1h`, in one whose wall clock is off by so much.
@@ -46,7 +64,7 @@ impl Context {
             backend: remote.clone(),
             admin: None,
         };
-        Ok((self.opened(opened), remote))
+        Ok((self.wrap(opened), remote))
     }
 
     /// So many new clients.
@@ -62,28 +80,20 @@ impl Context {
     pub(crate) async fn disposable_clients(&self, count: usize) -> Checked<Vec<Client>> {
         let mut clients = Vec::new();
         for _ in 0..count {
-            let opened = (self.disposable()?.open)(()).await;
-            clients.push(self.opened(opened.map_err(|error| {
-                Failure::broken(format!("the disposable store cannot be opened: {error}"))
-            })?));
+            clients.push(self.open(&self.disposable()?.open).await?);
         }
         Ok(clients)
     }
 
     /// Empties the store that may be emptied.
     pub(crate) async fn flush(&self) -> Checked {
-        let done = (self.disposable()?.empty)(()).await;
-        done.map_err(|error| Failure::broken(format!("the `flush` hook failed: {error}")))
+        let done = (self.disposable()?.empty)(()).await.map_err(Failure::from);
+        done.map_err(|failure| failure.context("the `flush` hook failed"))
     }
 
     fn disposable(&self) -> Checked<&Disposable> {
         let disposable = self.store.disposable.as_ref();
         disposable.ok_or_else(|| Failure::broken("the rule needs the `flush` hooks"))
-    }
-
-    pub(crate) fn opened(&self, opened: Opened) -> Client {
-        // No rule waits for the end of a lease that is longer than that.
-        Client::new(opened, self.patience + self.lease(1000))
     }
 
     /// A lock name that nobody used before.
@@ -109,7 +119,7 @@ impl Context {
     pub(crate) async fn forget(&self, name: &LockName) -> Checked {
         let forget = self.store.forget.as_ref();
         let forget = forget.ok_or_else(|| Failure::broken("the rule needs the `forget` hook"))?;
-        let done = forget(name.clone()).await;
-        done.map_err(|error| Failure::broken(format!("the `forget` hook failed: {error}")))
+        let done = forget(name.clone()).await.map_err(Failure::from);
+        done.map_err(|failure| failure.context("the `forget` hook failed"))
     }
 }

@@ -1,5 +1,9 @@
 use std::fmt;
 
+use distlock_api::ErrorKind;
+
+use crate::store::StoreError;
+
 /// What a rule says: nothing, or why it failed.
 pub(crate) type Checked<T = ()> = Result<T, Failure>;
 
@@ -8,8 +12,8 @@ pub(crate) type Checked<T = ()> = Result<T, Failure>;
 pub(crate) enum Failure {
     /// The backend broke the rule.
     Broken(String),
-    /// The machine was so slow that the rule proved nothing: it is tried again with longer leases.
-    Stalled,
+    /// The machine was so slow that the rule proved nothing, and by what: it is tried again with longer leases.
+    Stalled(String),
 }
 
 impl Failure {
@@ -17,18 +21,35 @@ impl Failure {
         Self::Broken(message.into())
     }
 
+    pub(crate) fn stalled(message: impl Into<String>) -> Self {
+        Self::Stalled(message.into())
+    }
+
     /// Says what the rule was doing.
     pub(crate) fn context(self, doing: impl fmt::Display) -> Self {
         match self {
             Self::Broken(message) => Self::Broken(format!("{doing}: {message}")),
-            Self::Stalled => Self::Stalled,
+            Self::Stalled(message) => Self::Stalled(format!("{doing}: {message}")),
         }
     }
 }
 
+/// No rule of this suite has a backend fail. A call that ran into its limit says that machine or store were too slow.
 impl From<distlock_api::Error> for Failure {
     fn from(error: distlock_api::Error) -> Self {
-        Self::Broken(error.to_string())
+        match error.kind() {
+            ErrorKind::Timeout => Self::Stalled(error.to_string()),
+            _ => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error.downcast::<distlock_api::Error>() {
+            Ok(error) => (*error).into(),
+            Err(error) => Self::Broken(error.to_string()),
+        }
     }
 }
 

@@ -123,8 +123,8 @@ impl Suite {
         run::all(self)
     }
 
-    /// Serves a rule where this process was started as its second process, and `None` where it was not. [`run`]
-    /// (Self::run) does it by itself.
+    /// Serves a rule where this process was started as its second process, and `None` where it was not.
+    /// [`run`](Self::run) does it by itself.
     pub fn worker(&self) -> Option<ExitCode> {
         process::asked_for(&self.store.name).then(|| process::serve(&self.store))
     }

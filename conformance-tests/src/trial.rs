@@ -19,6 +19,7 @@ const STRETCHES: [u32; 4] = [1, 3, 9, 18];
 
 /// Tries one rule, on a runtime of its own.
 pub(crate) fn try_rule(rule: &'static Rule, suite: &Suite) -> Result<(), String> {
+    let mut stalls = Vec::new();
     for stretch in STRETCHES {
         let context = Context {
             store: Arc::new(suite.store.clone()),
@@ -28,24 +29,22 @@ pub(crate) fn try_rule(rule: &'static Rule, suite: &Suite) -> Result<(), String>
         };
         match within(LIMIT, (rule.check)(context)) {
             Some(Ok(())) => return Ok(()),
-            Some(Err(Failure::Stalled)) => {}
+            Some(Err(Failure::Stalled(how))) => stalls.push(how),
             Some(Err(Failure::Broken(how))) => return Err(format!("{} {how}", says(rule))),
             None => return Err(format!("{} no end within {LIMIT:?}", says(rule))),
         }
     }
     Err(format!(
-        "{} the machine is too slow to tell: leases were over before the next step",
-        says(rule)
+        "{} machine or store are too slow to tell:\n {}",
+        says(rule),
+        stalls.join("\n ")
     ))
 }
 
 /// The claims of the store, and whether it has operators' tools; `None` where it cannot be opened.
 pub(crate) fn look_at(store: &Store) -> Option<(Capabilities, bool)> {
     let open = store.open.clone();
-    let opened = within(LIMIT, async move {
-        open(()).await.map_err(|_| Failure::Stalled)
-    })?
-    .ok()?;
+    let opened = within(LIMIT, async move { open(()).await.map_err(Failure::from) })?.ok()?;
     Some((opened.backend.capabilities(), opened.admin.is_some()))
 }
 
@@ -108,11 +107,11 @@ mod tests {
         let stalls_twice = rule(|cx| {
             Box::pin(async move {
                 let long_enough = cx.lease(10) >= Duration::from_millis(90);
-                long_enough.then_some(()).ok_or(Failure::Stalled)
+                long_enough.then_some(()).ok_or(Failure::stalled("slow"))
             })
         });
         assert_eq!(try_rule(stalls_twice, &suite()), Ok(()));
-        let stalls = rule(|_| Box::pin(async { Err(Failure::Stalled) }));
+        let stalls = rule(|_| Box::pin(async { Err(Failure::stalled("slow")) }));
         let how = try_rule(stalls, &suite()).unwrap_err();
         assert!(how.contains("too slow"), "{how}");
     }

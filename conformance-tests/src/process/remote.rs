@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 
 use super::WORKER;
-use super::wire::{Answer, Question};
+use super::wire::{self, Answer, Question};
 use crate::failure::Checked;
 
 /// A backend in another process. It can be killed, as a holder can.
@@ -94,21 +94,13 @@ impl Line {
 
     /// The answer to the last question. Those to questions that nobody waits for any more are passed over.
     async fn answer(&mut self) -> Result<String> {
-        while let Some(line) = self
-            .output
-            .next_line()
-            .await
-            .map_err(|error| broken("a second process cannot be heard").with_source(error))?
-        {
-            let answer = line
-                .strip_prefix("answer\t")
-                .and_then(|rest| rest.split_once('\t'));
-            match answer {
-                Some((_, failed)) if failed.starts_with("error\t") => return Err(broken(failed)),
-                Some((number, answer)) if number.parse() == Ok(self.asked) => {
-                    return Ok(answer.to_owned());
-                }
-                _ => {}
+        let unheard = |error| broken("a second process cannot be heard").with_source(error);
+        while let Some(line) = self.output.next_line().await.map_err(unheard)? {
+            let answer = line.strip_prefix("answer\t");
+            let answer = answer.and_then(|rest| rest.split_once('\t'));
+            match answer.filter(|(number, _)| number.parse() == Ok(self.asked)) {
+                Some((_, answer)) => return wire::read_result(answer).map(str::to_owned),
+                None => continue,
             }
         }
         Err(broken("a second process has ended"))

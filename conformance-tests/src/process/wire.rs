@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use distlock_api::{
-    AcquireRequest, Attempt, FencingToken, Held, LeaseId, LockName, Release, Renewal, Token,
+    AcquireRequest, Attempt, Error, ErrorKind, FencingToken, Held, LeaseId, LockName, Release,
+    Renewal, Result, Token,
 };
 
 /// What a second process is asked to do.
@@ -133,6 +134,22 @@ impl Answer for Release {
     }
 }
 
+/// An answer as it is, or an error, of which only this much is told: whether the call ran into its limit.
+pub(crate) fn write_result(answer: Result<String>) -> String {
+    answer.unwrap_or_else(|error| match error.kind() {
+        ErrorKind::Timeout => format!("timeout\t{error}"),
+        _ => format!("error\t{error}"),
+    })
+}
+
+pub(crate) fn read_result(line: &str) -> Result<&str> {
+    match line.split_once('\t') {
+        Some(("timeout", text)) => Err(Error::new(ErrorKind::Timeout, text)),
+        Some(("error", text)) => Err(Error::new(ErrorKind::Unexpected, text)),
+        _ => Ok(line),
+    }
+}
+
 fn write_lease(lease: &LeaseId, length: Duration) -> String {
     let token = u128::from_be_bytes(*lease.token.as_bytes());
     format!("{}\t{token:032x}\t{}", lease.name, length.as_micros())
@@ -174,6 +191,17 @@ mod tests {
             (read.lease, read.tick),
             (Duration::from_micros(7), Some(i64::MIN))
         );
+    }
+
+    #[test]
+    fn errors_survive_the_way() {
+        for kind in [ErrorKind::Timeout, ErrorKind::Unexpected] {
+            let line = write_result(Err(Error::new(kind, "too bad")));
+            let error = read_result(&line).unwrap_err();
+            assert_eq!(error.kind(), kind);
+            assert!(error.message().starts_with("too bad"), "{error}");
+        }
+        assert_eq!(read_result("released").ok(), Some("released"));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use distlock_api::LockBackend;
+use distlock_api::{Error, ErrorKind, LockBackend};
 use tokio::runtime::Builder;
 
 use super::WORKER;
-use super::wire::{Answer, Question};
+use super::wire::{self, Answer, Question};
 use crate::store::{Store, StoreError};
 
 /// Whether this process was started to serve a rule of this store.
@@ -18,7 +18,11 @@ pub(crate) fn serve(store: &Store) -> ExitCode {
     match answer_all(store) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(0, &format!("error\t{error}"));
+            let error = error.downcast::<Error>().map_or_else(
+                |other| Error::new(ErrorKind::Unavailable, other.to_string()),
+                |error| *error,
+            );
+            say(0, &wire::write_result(Err(error)));
             ExitCode::FAILURE
         }
     }
@@ -58,7 +62,7 @@ async fn answer(backend: &dyn LockBackend, question: Question) -> String {
             first.map_or(Ok("nothing".to_owned()), |answer| answer.map(|r| r.write()))
         }
     };
-    answer.unwrap_or_else(|error| format!("error\t{error}"))
+    wire::write_result(answer)
 }
 
 /// Writes an answer. Lines of the program's own, if it prints some, are told apart by their beginning.

@@ -181,7 +181,7 @@ async fn after_a_crash(cx: Context) -> Checked {
     let lock = holder.locks().lock(&name)?;
     let lock = lock.at_most_for(at_most).at_least_for(at_least);
     let asked = Instant::now();
-    let guard = acquire(&lock, at_most).await?;
+    let guard = acquire(&lock).await?;
     process.kill().await?;
     drop(guard);
     let later = waiter.take_when_free(&cx.request(&name, at_least)).await?;

@@ -50,7 +50,7 @@ async fn dropped_release(cx: Context) -> Checked {
     for polls in 0..MOST_POLLS {
         let lock = locks.lock(cx.name()?)?.at_most_for(cx.lease(60_000));
         names.push(lock.name().clone());
-        let guard = acquire(&lock, cx.lease(60_000)).await?;
+        let guard = acquire(&lock).await?;
         if let Some(released) = polled(guard.release(), polls).await {
             released?;
             return all_free(&cx, &two, &names).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use distlock_api::clock::Instant;
 use distlock_api::{ErrorKind, LockName};
 
-use crate::context::{Context, PURGE_AGE};
+use crate::context::{Context, ensure_young};
 use crate::failure::{Checked, Failure, ensure};
 use crate::rule::rules;
 
@@ -79,8 +79,8 @@ async fn records_stay(cx: Context) -> Checked {
     let right = record.as_ref().is_some_and(|record| {
         record.owner.as_ref() == Some(&grant.request.owner) && record.fencing_token == grant.fence
     });
-    if !right && free_since.elapsed() >= PURGE_AGE {
-        return Err(Failure::Stalled);
+    if !right {
+        ensure_young(&free_since)?;
     }
     ensure!(
         right,

@@ -23,8 +23,7 @@ rules! {
 }
 
 async fn held(cx: &Context, locks: &Locks, lease: u64) -> Checked<Guard> {
-    let at_most = cx.lease(lease);
-    acquire(&locks.lock(cx.name()?)?.at_most_for(at_most), at_most).await
+    acquire(&locks.lock(cx.name()?)?.at_most_for(cx.lease(lease))).await
 }
 
 async fn dropped_guard(cx: Context) -> Checked {

@@ -5,7 +5,7 @@ use distlock_api::{Guard, Loss, Outcome};
 
 use crate::client::Client;
 use crate::context::Context;
-use crate::engine::{acquire, too_late};
+use crate::engine::acquire;
 use crate::failure::{Checked, Failure, ensure, must_be};
 use crate::rule::rules;
 
@@ -19,12 +19,8 @@ rules! {
 }
 
 async fn held_for(cx: &Context, client: &Client, millis: u64) -> Checked<Guard> {
-    let at_most = cx.lease(millis);
-    acquire(
-        &client.locks().lock(cx.name()?)?.at_most_for(at_most),
-        at_most,
-    )
-    .await
+    let lock = client.locks().lock(cx.name()?)?;
+    acquire(&lock.at_most_for(cx.lease(millis))).await
 }
 
 async fn invalid_before_another_holds(cx: Context) -> Checked {
@@ -70,13 +66,15 @@ async fn run_stops_the_job(cx: Context) -> Checked {
         (outcome, Instant::now())
     };
     let ((outcome, stopped), later) = tokio::join!(running, contender);
-    let outcome = outcome.map_err(|error| too_late(error, &asked, lease))?;
-    must_be!(outcome, Outcome::Stopped(Loss::TimeUp) => (), "a job without end");
+    must_be!(outcome?, Outcome::Stopped(Loss::TimeUp) => (), "a job without end");
     let later = later?;
-    later.came_after(&asked, lease)?;
-    // Told a little before the lease's end: a machine that was slow for so long proves nothing.
-    if stopped.since(&later.answered).is_zero() {
+    let ahead = stopped.since(&later.answered);
+    if ahead.is_zero() {
         return Ok(());
     }
-    Err(Failure::Stalled)
+    // The stopped job's lock is released a little before its lease is over.
+    later.came_after(&asked, lease - lease / 20)?;
+    Err(Failure::stalled(format!(
+        "{ahead:.1?} after another was granted the lock, the job was stopped"
+    )))
 }

@@ -12,6 +12,7 @@ mod drop;
 mod durations;
 mod exclusion;
 mod fence;
+mod force;
 mod loss;
 mod names;
 mod operators;
@@ -36,6 +37,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
         durations::RULES,
         ticks::RULES,
         operators::RULES,
+        force::RULES,
         claims::RULES,
         clean::RULES,
     ];

@@ -7,7 +7,7 @@ use distlock_api::{AcquireRequest, Attempt, Token};
 use tokio::task::JoinSet;
 
 use crate::client::Client;
-use crate::context::{Context, PURGE_AGE};
+use crate::context::{Context, ensure_young};
 use crate::failure::{Checked, Failure, ensure, ensure_while};
 use crate::request::Like as _;
 use crate::rule::rules;
@@ -51,9 +51,7 @@ async fn done(
     if attempt == (Attempt::TickDone { last }) {
         return Ok(());
     }
-    if free_since.elapsed() >= PURGE_AGE {
-        return Err(Failure::Stalled);
-    }
+    ensure_young(free_since)?;
     Err(Failure::broken(format!(
         "tick {last} was granted before, and asking for tick {tick} answered {attempt:?}"
     )))
@@ -73,6 +71,7 @@ async fn greater_only(cx: Context) -> Checked {
 
 async fn one_run_per_tick(cx: Context) -> Checked {
     const TICKS: i64 = 10;
+    let since = Instant::now();
     let request = cx.request(&cx.name()?, cx.lease(20_000));
     let mut tasks = JoinSet::new();
     for client in cx.clients(20).await? {
@@ -85,6 +84,9 @@ async fn one_run_per_tick(cx: Context) -> Checked {
     }
     granted.sort_unstable();
     let once: Vec<i64> = (0..TICKS).collect();
+    if granted != once {
+        ensure_young(&since)?;
+    }
     ensure!(
         granted == once,
         "each of {TICKS} ticks was to run once, and these did: {granted:?}"
