@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     Suite::with_admin("sqlite", open(DEFAULT_TABLE))
         .forget(move |name| forget(name.as_str().to_owned()))
         .flush(open("emptied"), move || empty(String::new()))
-        .rules_run(94)
+        .rules_run(95)
         .run()
 }
 

@@ -27,6 +27,8 @@ rules! {
         "The token that holds a lock is granted it again, with a lease from that moment.";
     "1.9" same_token_never_shortens []
         "The token that holds a lock and asks for a shorter lease keeps the longer one.";
+    "1.10" used_up_token [Records]
+        "A token whose lease was released or has run out is not granted the lock again.";
 }
 
 async fn two_clients(cx: Context) -> Checked {
@@ -127,4 +129,19 @@ async fn same_token_never_shortens(cx: Context) -> Checked {
     must_be!(attempt, Attempt::Acquired { .. } => (), "the same token was refused");
     let later = two.take_when_free(&request.with_new_token()).await?;
     first.kept_others_out(&later, first.request.lease)
+}
+
+async fn used_up_token(cx: Context) -> Checked {
+    let client = cx.client().await?;
+    let released = client
+        .take(&cx.request(&cx.name()?, cx.lease(2000)))
+        .await?;
+    client.free(&released).await?;
+    let run_out = client.take(&cx.request(&cx.name()?, cx.lease(50))).await?;
+    run_out.run_out().await;
+    for grant in [released, run_out] {
+        let late = client.attempt(&grant.request).await?;
+        must_be!(late, Attempt::Held(_) => (), "a lease that is over came back");
+    }
+    Ok(())
 }

@@ -50,7 +50,10 @@ impl Faulty {
             }
             _ => asked <= last,
         });
-        done.map(|(_, last)| Attempt::TickDone { last }).or(held)
+        let used_up = free && record.token == request.token && !self.is(Fault::UsedUpTokenGranted);
+        done.map(|(_, last)| Attempt::TickDone { last })
+            .or(held)
+            .or_else(|| used_up.then(|| Attempt::Held(Held::default())))
     }
 
     fn lease(&self, request: &AcquireRequest) -> u64 {
