@@ -1,5 +1,7 @@
 use std::process::ExitCode;
 
+use crate::output;
+
 /// How distlock ends.
 ///
 /// | code | meaning |
@@ -57,6 +59,12 @@ impl Failure {
             exit: Exit::Failed,
             text: text.into(),
         }
+    }
+
+    /// Prints the line.
+    pub(crate) fn tell(self) -> Exit {
+        output::complain(&self.text);
+        self.exit
     }
 }
 

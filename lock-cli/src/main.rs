@@ -30,11 +30,7 @@ fn main() -> ExitCode {
         Ok(None) => Ok(Exit::Done),
         Err(failure) => Err(failure),
     };
-    exit.unwrap_or_else(|failure| {
-        output::complain(&failure.text);
-        failure.exit
-    })
-    .into()
+    exit.unwrap_or_else(Failure::tell).into()
 }
 
 fn perform(command: Command) -> Result<Exit, Failure> {

@@ -2,7 +2,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use distlock::options::OPERATION_LIMIT;
-use distlock::{Acquisition, Guard, Held, Locks, Release, clock};
+use distlock::{Acquisition, Error, Guard, Held, Locks, Release, clock};
 use nix::sys::signal::Signal;
 
 use crate::args::RunArgs;
@@ -31,15 +31,40 @@ pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
         signal = signals.next() => return Ok(ended_by(signal, &args)),
         backend = store.open() => Locks::from_arc(backend?),
     };
-    let exit = under_lock(&args, &locks, &mut signals).await;
-    // What was cut off in mid-request is given back before we go.
-    if let Err(error) = locks.shutdown(OPERATION_LIMIT).await {
-        complain(&format!("warning: {error}"));
+    let ended = under_lock(&args, &locks, &mut signals).await;
+    // What was cut off in mid-request is given back before we go, and a release that failed is tried again.
+    let pending = locks.shutdown(OPERATION_LIMIT).await;
+    let Ended { exit, unreleased } = ended?;
+    if let Err(pending) = pending {
+        let name = visible(args.name.as_str());
+        let reason = unreleased.unwrap_or(pending);
+        complain(&format!(
+            "warning: lock \"{name}\" may stay held until --at-most is over: {reason}"
+        ));
     }
-    exit
+    Ok(exit)
 }
 
-async fn under_lock(args: &RunArgs, locks: &Locks, signals: &mut Signals) -> Result<Exit, Failure> {
+/// How a run ended, and why the lock could not be given back at once.
+struct Ended {
+    exit: Exit,
+    unreleased: Option<Error>,
+}
+
+impl From<Exit> for Ended {
+    fn from(exit: Exit) -> Self {
+        Self {
+            exit,
+            unreleased: None,
+        }
+    }
+}
+
+async fn under_lock(
+    args: &RunArgs,
+    locks: &Locks,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
     let mut lock = locks.lock(&args.name)?;
     if let Some(at_most) = args.at_most {
         lock = lock.at_most_for(at_most);
@@ -49,18 +74,19 @@ async fn under_lock(args: &RunArgs, locks: &Locks, signals: &mut Signals) -> Res
     }
     let acquisition = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(ended_by(signal, args)),
+        signal = signals.next() => return Ok(ended_by(signal, args).into()),
         acquisition = lock.try_acquire() => acquisition?,
     };
     match acquisition {
         Acquisition::Acquired(guard) => {
             let exit = with_guard(args, &guard, signals).await;
-            give_back(args, guard, &exit).await;
-            exit
+            let exit = exit.unwrap_or_else(Failure::tell);
+            let unreleased = give_back(guard, exit).await;
+            Ok(Ended { exit, unreleased })
         }
         Acquisition::Held(held) => {
             complain(&describe(args, &held));
-            Ok(Exit::Conflict(args.conflict_exit_code))
+            Ok(Exit::Conflict(args.conflict_exit_code).into())
         }
         // A run without a tick is answered by no other kind of refusal.
         refused => Err(Failure::new(format!("unexpected answer: {refused:?}"))),
@@ -149,19 +175,18 @@ async fn sweep(child: &Child, guard: &Guard) {
     }
 }
 
-async fn give_back(args: &RunArgs, guard: Guard, exit: &Result<Exit, Failure>) {
-    let name = visible(args.name.as_str());
+async fn give_back(guard: Guard, exit: Exit) -> Option<Error> {
+    let name = visible(guard.name().as_str());
     match guard.release().await {
-        Ok(Release::NotHeld { by }) if !matches!(exit, Ok(Exit::Stopped)) => {
+        Ok(Release::NotHeld { by }) if exit != Exit::Stopped => {
             let now = by.map_or_else(String::new, |by| format!(", now held by {}", visible(&by)));
             complain(&format!(
                 "warning: lock \"{name}\" was lost before the command ended{now}: it may have run twice at a time"
             ));
+            None
         }
-        Ok(_) => {}
-        Err(error) => complain(&format!(
-            "warning: lock \"{name}\" may stay held until --at-most is over: {error}"
-        )),
+        Ok(_) => None,
+        Err(error) => Some(error),
     }
 }
 

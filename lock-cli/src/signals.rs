@@ -70,10 +70,23 @@ impl Signals {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Signal> {
         for (signal, stream) in &mut self.streams {
             if stream.poll_recv(context).is_ready() {
-                return Poll::Ready(*signal);
+                let signal = *signal;
+                if signal == Signal::SIGCONT {
+                    self.forget_stop(context);
+                }
+                return Poll::Ready(signal);
             }
         }
         Poll::Pending
+    }
+
+    /// A stop that was not acted on before the continue came is void, as it is to the kernel.
+    fn forget_stop(&mut self, context: &mut Context<'_>) {
+        for (signal, stream) in &mut self.streams {
+            if *signal == Signal::SIGTSTP {
+                let _ = stream.poll_recv(context);
+            }
+        }
     }
 
     fn add(&mut self, signal: Signal) -> Result<(), Failure> {

@@ -1,5 +1,7 @@
 //! `list`, `show`, `schema` and `migrate`.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use common::{Running, Store, assert_refused, distlock, finish};

@@ -1,5 +1,7 @@
 //! What is refused: exit 125, one line that says what to do, and no lock touched.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use common::{Store, assert_refused, distlock, finish};

@@ -1,5 +1,7 @@
 //! What the command is given, and which store is used.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::os::unix::fs::PermissionsExt;

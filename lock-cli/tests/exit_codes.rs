@@ -1,5 +1,7 @@
 //! How a run ends (K3).
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use common::{HOLD, Running, Store, assert_one_line, finish};
@@ -65,6 +67,27 @@ fn a_command_that_is_still_running_when_the_time_is_up_gives_124() {
     let done = finish(&mut store.run(&["--at-most", "1s"], &["sleep", "1000"]));
     assert_eq!(done.code, Some(124), "{done:?}");
     assert_one_line(&done, "the time of lock");
+}
+
+#[test]
+fn a_release_that_fails_is_told_and_the_commands_code_stays() {
+    let store = Store::sqlite();
+    let program = env!("CARGO_BIN_EXE_distlock");
+    let lose = format!("rm '{}'*", store.path("locks.db"));
+    let forget = format!("{lose}; {program} migrate --store {} >&-", store.url);
+    for (script, reason) in [
+        (
+            lose,
+            "may stay held until --at-most is over: sqlite release",
+        ),
+        (forget, "was lost before the command ended"),
+    ] {
+        let script = format!("{script}; exit 3");
+        let done = finish(&mut store.run(&["--at-most", "30s"], &["sh", "-c", &script]));
+        assert_eq!(done.code, Some(3), "{done:?}");
+        assert_one_line(&done, reason);
+        finish(&mut store.command(&["migrate"]));
+    }
 }
 
 #[test]

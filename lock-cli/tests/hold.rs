@@ -1,5 +1,7 @@
 //! How long a lock is held, on each store.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! One of many (A): exclusion, as far as it concerns the program.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use common::{Store, lines_of};

@@ -1,12 +1,15 @@
 //! Signals, and the end of the lock's time (K1, U37).
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::net::TcpListener;
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use common::{Running, Store, assert_one_line, distlock, is_alive};
+use common::{PATIENCE, Psql, Running, Store, assert_one_line, distlock, finish, is_alive};
 use distlock::clock::Instant;
 use nix::sys::signal::Signal;
 
@@ -20,8 +23,12 @@ fn signals_reach_what_the_command_has_started() {
         (Signal::SIGHUP, 129),
         (Signal::SIGQUIT, 131),
     ] {
-        let script = "ulimit -c 0; sh -c 'echo ready; sleep 1000; :'; :";
-        let mut run = Running::start(store.run(&["--at-most", "60s"], &["sh", "-c", script]));
+        let script = "ulimit -c 0; sh -c 'echo ready; exec sleep 1000'; :";
+        // Whatever started the tests may ignore some signals.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_distlock")]);
+        let command = store.run_with(command, &["--at-most", "60s"], &["sh", "-c", script]);
+        let mut run = Running::start(command);
         assert_eq!(run.line(), "ready");
         run.signal(signal);
         let done = run.finish();
@@ -112,7 +119,7 @@ fn a_signal_during_the_acquire_ends_it_without_a_child() {
     let run = Running::start(command);
     let (sender, accepted) = channel();
     std::thread::spawn(move || sender.send(silent.accept()));
-    let connection = accepted.recv_timeout(Duration::from_secs(30)).unwrap();
+    let connection = accepted.recv_timeout(PATIENCE).unwrap();
     run.signal(Signal::SIGTERM);
     let done = run.finish();
     drop(connection);
@@ -120,14 +127,42 @@ fn a_signal_during_the_acquire_ends_it_without_a_child() {
     assert_one_line(&done, "SIGTERM came before the command");
 }
 
+/// TERM alone would wait until somebody continues it.
 #[test]
-fn a_stopped_command_is_stopped_for_good_when_the_time_is_up() {
+fn a_signal_during_the_acquire_leaves_no_lock_even_if_it_is_granted_later() {
+    let store = Store::postgres();
+    let options = ["--at-most", "60s", "-E", "75"];
+    assert_eq!(finish(&mut store.run(&options, &["true"])).code, Some(0));
+    let mut blocker = Psql::connect(&store.url);
+    blocker.send(&format!(
+        "BEGIN; SELECT FROM distlock_locks WHERE name = '{}' FOR UPDATE; \\echo blocked\n",
+        store.name()
+    ));
+    blocker.expect("blocked");
+    let run = Running::start(store.run(&options, &["echo", "ran"]));
+    blocker.send(
+        "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_activity \
+         WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))) LOOP \
+         PERFORM pg_stat_clear_snapshot(); END LOOP; END $$; \\echo waited for\n",
+    );
+    blocker.expect("waited for");
+    run.signal(Signal::SIGTERM);
+    blocker.send("COMMIT;\n");
+    let done = run.finish();
+    assert_eq!((done.code, &*done.stdout), (Some(143), ""), "{done:?}");
+    let next = finish(&mut store.run(&options, &["echo", "ran"]));
+    assert_eq!(next.stdout, "ran\n", "{next:?}");
+}
+
+#[test]
+fn a_stopped_command_gets_its_time_to_end_as_well() {
     let store = Store::sqlite();
-    let script = "echo ready; kill -STOP $$; echo continued";
+    let script = "trap 'echo term; exit 0' TERM; kill -STOP $$; echo continued; exec sleep 1000";
     // Without a terminal, whatever the tests run on.
-    let mut command = std::process::Command::new("setsid");
+    let mut command = Command::new("setsid");
     command.args(["--wait", env!("CARGO_BIN_EXE_distlock")]);
-    let command = store.run_with(command, &["--at-most", "1s"], &["sh", "-c", script]);
-    let done = Running::start(command).finish();
+    let options = ["--at-most", "4s", "-k", "3s"];
+    let done = Running::start(store.run_with(command, &options, &["sh", "-c", script])).finish();
     assert_eq!(done.code, Some(124), "{done:?}");
+    assert!(done.stdout.starts_with("term\n"), "{done:?}");
 }

@@ -1,13 +1,14 @@
 //! Job control: an interactive shell on a pseudo-terminal, as `script` makes it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
-use common::Store;
+use common::{PATIENCE, Store};
 
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
@@ -31,11 +32,24 @@ fn a_command_stops_and_goes_on_with_the_terminal() {
     shell.expect_code(0);
 }
 
+/// The 5th field of its stat is a process's group, the 8th the group in the foreground of its terminal.
+#[test]
+fn a_command_has_the_foreground_without_asking_for_it() {
+    let store = Store::sqlite();
+    let mut shell = Shell::start(&store);
+    let script = "until cut -d \" \" -f 5,8 /proc/$$/stat | grep -E \"(.+) \\1\"; do :; done; echo re\"\"ady";
+    shell.send(&format!(
+        "distlock run --name n --at-most 60s -- sh -c '{script}'\n"
+    ));
+    shell.expect("ready");
+    shell.expect_code(0);
+}
+
 #[test]
 fn ctrl_c_ends_the_command_and_the_shell_has_its_terminal_back() {
     let store = Store::sqlite();
     let mut shell = Shell::start(&store);
-    shell.send("distlock run --name n --at-most 60s -- sh -c 'echo re\"\"ady; sleep 1000'\n");
+    shell.send("distlock run --name n --at-most 60s -- sh -c 'echo re\"\"ady; exec sleep 1000'\n");
     shell.expect("ready");
     shell.send(CTRL_C);
     shell.expect_code(130);
@@ -78,7 +92,7 @@ fn a_background_job_that_reads_is_stopped_until_it_has_the_foreground() {
 fn ctrl_c_in_a_script_ends_the_script_as_well() {
     let store = Store::sqlite();
     let mut shell = Shell::start(&store);
-    shell.send("sh -c 'distlock run --name n --at-most 60s -- sh -c \"echo re\\\"\\\"ady; sleep 1000\"; echo wentt\"\"hrough'\n");
+    shell.send("sh -c 'distlock run --name n --at-most 60s -- sh -c \"echo re\\\"\\\"ady; exec sleep 1000\"; echo wentt\"\"hrough'\n");
     shell.expect("ready");
     shell.send(CTRL_C);
     shell.expect_code(130);
@@ -101,6 +115,25 @@ fn a_command_in_a_script_can_use_the_terminal_stop_and_go_on() {
     shell.expect("got:two");
     shell.send(CTRL_D);
     shell.expect("wentthrough");
+}
+
+#[test]
+fn ctrl_z_in_a_script_stops_the_command_as_well() {
+    let store = Store::sqlite();
+    let file = store.path("pid");
+    let mut shell = Shell::start(&store);
+    let child = format!("echo \\$\\$ > {file}; echo re\\\"\\\"ady; exec sleep 1000");
+    shell.send(&format!(
+        "sh -c 'distlock run --name n --at-most 60s -- sh -c \"{child}\"; :'\n"
+    ));
+    shell.expect("ready");
+    shell.send(CTRL_Z);
+    shell.expect("Stopped");
+    // The 3rd field of its stat is a process's state.
+    shell.send(&format!(
+        "cut -d' ' -f3 /proc/$(cat {file})/stat | sed s/^/state=/\n"
+    ));
+    shell.expect("state=T");
 }
 
 #[test]
@@ -137,8 +170,14 @@ impl Shell {
             program.parent().unwrap().display(),
             std::env::var("PATH").unwrap()
         );
-        let mut script = Command::new("script")
-            .args(["-qec", "bash --norc --noprofile -i", "/dev/null"])
+        let mut script = Command::new("env")
+            .args([
+                "--default-signal",
+                "script",
+                "-qec",
+                "bash --norc --noprofile -i",
+                "/dev/null",
+            ])
             .env("DISTLOCK_STORE", &store.url)
             .env("TERM", "dumb")
             .env("PATH", path)
@@ -162,6 +201,8 @@ impl Shell {
             seen: String::new(),
             read: 0,
         };
+        // Before its first prompt, bash may drop what was typed.
+        shell.expect("bash-");
         shell.send("PS1='prompt''> '\n");
         shell.expect("prompt> ");
         shell
@@ -178,7 +219,7 @@ impl Shell {
                 self.read += at + text.len();
                 return;
             }
-            let Ok(bytes) = self.screen.recv_timeout(Duration::from_secs(30)) else {
+            let Ok(bytes) = self.screen.recv_timeout(PATIENCE) else {
                 panic!("no {text:?} on the screen:\n{}", self.seen);
             };
             self.seen += &String::from_utf8_lossy(&bytes);

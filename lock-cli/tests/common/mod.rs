@@ -1,10 +1,12 @@
 //! What the tests of the program share: the program itself, stores to run it on, and what came of a run.
 
 #![allow(dead_code, reason = "no test file uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use distlock::clock;
@@ -12,13 +14,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+/// How long anything may take that should happen soon.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The program, without anything of the environment that would change what it does.
-pub fn distlock() -> Command {
+pub(crate) fn distlock() -> Command {
     clean(Command::new(env!("CARGO_BIN_EXE_distlock")))
 }
 
 /// The program on a machine whose wall clock is an hour ahead.
-pub fn distlock_an_hour_ahead() -> Command {
+pub(crate) fn distlock_an_hour_ahead() -> Command {
     let mut command = Command::new("faketime");
     command
         .args(["--exclude-monotonic", "-f", "+1h"])
@@ -37,24 +42,24 @@ fn clean(mut command: Command) -> Command {
 }
 
 /// A store with its table, and a folder for what a test writes.
-pub struct Store {
-    pub url: String,
-    pub folder: TempDir,
+pub(crate) struct Store {
+    pub(crate) url: String,
+    pub(crate) folder: TempDir,
 }
 
 impl Store {
-    pub fn sqlite() -> Self {
+    pub(crate) fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("locks.db").display());
         Self::migrated(url, folder)
     }
 
-    pub fn postgres() -> Self {
+    pub(crate) fn postgres() -> Self {
         let url = server_url("DISTLOCK_TEST_POSTGRES_URL");
         Self::migrated(url, tempfile::tempdir().unwrap())
     }
 
-    pub fn redis() -> Self {
+    pub(crate) fn redis() -> Self {
         let url = server_url("DISTLOCK_TEST_REDIS_URL");
         Self::migrated(url, tempfile::tempdir().unwrap())
     }
@@ -66,21 +71,26 @@ impl Store {
     }
 
     /// A lock name that no other test has, now or later.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let unique = self.folder.path().file_name().unwrap().to_string_lossy();
         format!("cli-test{unique}")
     }
 
-    pub fn path(&self, file: &str) -> String {
+    pub(crate) fn path(&self, file: &str) -> String {
         self.folder.path().join(file).display().to_string()
     }
 
     /// `distlock run` on this store, with its own lock name.
-    pub fn run(&self, options: &[&str], command: &[&str]) -> Command {
+    pub(crate) fn run(&self, options: &[&str], command: &[&str]) -> Command {
         self.run_with(distlock(), options, command)
     }
 
-    pub fn run_with(&self, mut program: Command, options: &[&str], command: &[&str]) -> Command {
+    pub(crate) fn run_with(
+        &self,
+        mut program: Command,
+        options: &[&str],
+        command: &[&str],
+    ) -> Command {
         program
             .env("DISTLOCK_STORE", &self.url)
             .args(["run", "--name", &self.name()])
@@ -91,21 +101,21 @@ impl Store {
     }
 
     /// Any other command of the program on this store.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut program = distlock();
         program.env("DISTLOCK_STORE", &self.url).args(args);
         program
     }
 
     /// Tries until it gets the lock; what the command then printed.
-    pub fn run_when_free(&self, command: &[&str]) -> Done {
+    pub(crate) fn run_when_free(&self, command: &[&str]) -> Done {
         let start = clock::Instant::now();
         loop {
             let done = finish(&mut self.run(&["--at-most", "30s", "-E", "75"], command));
             if done.code != Some(75) {
                 return done;
             }
-            assert!(start.elapsed() < Duration::from_secs(60), "never free");
+            assert!(start.elapsed() < PATIENCE, "never free");
         }
     }
 }
@@ -127,10 +137,10 @@ macro_rules! on_each_store {
 
 /// What came of a run.
 #[derive(Debug)]
-pub struct Done {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl From<Output> for Done {
@@ -144,7 +154,7 @@ impl From<Output> for Done {
 }
 
 /// Runs it to its end.
-pub fn finish(command: &mut Command) -> Done {
+pub(crate) fn finish(command: &mut Command) -> Done {
     let output = command.output();
     output
         .unwrap_or_else(|error| panic!("{command:?}: {error}"))
@@ -152,50 +162,70 @@ pub fn finish(command: &mut Command) -> Done {
 }
 
 /// The command of a holder: says that it holds, and goes on until its stdin is closed.
-pub const HOLD: [&str; 3] = ["sh", "-c", "echo $DISTLOCK_FENCING_TOKEN; cat"];
+pub(crate) const HOLD: [&str; 3] = ["sh", "-c", "echo $DISTLOCK_FENCING_TOKEN; cat"];
 
 /// A run that goes on, read line by line. Dropping it kills the wrapper and closes the command's stdin.
-#[derive(Debug)]
-pub struct Running {
-    pub wrapper: Child,
-    stdout: BufReader<ChildStdout>,
+pub(crate) struct Running {
+    pub(crate) wrapper: Child,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
 }
 
 impl Running {
-    pub fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut wrapper = command.spawn().unwrap();
-        let stdout = BufReader::new(wrapper.stdout.take().unwrap());
-        Self { wrapper, stdout }
+        Self {
+            stdout: lines(wrapper.stdout.take().unwrap()),
+            stderr: lines(wrapper.stderr.take().unwrap()),
+            wrapper,
+        }
     }
 
     /// The next line that the command under the lock prints.
-    pub fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+    pub(crate) fn line(&mut self) -> String {
+        self.stdout.recv_timeout(PATIENCE).expect("a line")
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.wrapper.id().cast_signed()), signal).unwrap();
     }
 
     /// Closes stdin, and waits until the wrapper has ended and everything that writes to its stdout has.
-    pub fn finish(mut self) -> Done {
+    pub(crate) fn finish(mut self) -> Done {
         drop(self.wrapper.stdin.take());
-        let mut stdout = String::new();
-        std::io::Read::read_to_string(&mut self.stdout, &mut stdout).unwrap();
-        let mut stderr = String::new();
-        let pipe = self.wrapper.stderr.as_mut().unwrap();
-        std::io::Read::read_to_string(pipe, &mut stderr).unwrap();
+        let (stdout, stderr) = (rest(&self.stdout), rest(&self.stderr));
         let code = self.wrapper.wait().unwrap().code();
         Done {
             code,
             stdout,
             stderr,
+        }
+    }
+}
+
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(pipe).lines();
+        lines.map_while(Result::ok).for_each(|line| {
+            let _ = sender.send(line);
+        });
+    });
+    receiver
+}
+
+/// What comes until the last writer has ended.
+fn rest(pipe: &Receiver<String>) -> String {
+    let mut text = String::new();
+    loop {
+        match pipe.recv_timeout(PATIENCE) {
+            Ok(line) => text += &format!("{line}\n"),
+            Err(RecvTimeoutError::Disconnected) => return text,
+            Err(RecvTimeoutError::Timeout) => panic!("something still runs; it said {text:?}"),
         }
     }
 }
@@ -207,26 +237,47 @@ impl Drop for Running {
     }
 }
 
-pub fn is_alive(pid: i32) -> bool {
+/// A session with PostgreSQL beside the program's own.
+pub(crate) struct Psql(Running);
+
+impl Psql {
+    pub(crate) fn connect(url: &str) -> Self {
+        let mut psql = Command::new("psql");
+        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", url]);
+        Self(Running::start(psql))
+    }
+
+    pub(crate) fn send(&mut self, text: &str) {
+        let stdin = self.0.wrapper.stdin.as_mut().unwrap();
+        stdin.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits for a line.
+    pub(crate) fn expect(&mut self, line: &str) {
+        while self.0.line() != line {}
+    }
+}
+
+pub(crate) fn is_alive(pid: i32) -> bool {
     kill(Pid::from_raw(pid), None).is_ok()
 }
 
-pub fn kill_pid(pid: i32) {
+pub(crate) fn kill_pid(pid: i32) {
     let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
 }
 
-pub fn lines_of(path: impl AsRef<Path>) -> usize {
+pub(crate) fn lines_of(path: impl AsRef<Path>) -> usize {
     std::fs::read_to_string(path).unwrap().lines().count()
 }
 
 /// Asserts that it failed as distlock's own failures do: exit 125 and one line.
-pub fn assert_refused(done: &Done, reason: &str) {
+pub(crate) fn assert_refused(done: &Done, reason: &str) {
     assert_eq!(done.code, Some(125), "{done:?}");
     assert_one_line(done, reason);
     assert_eq!(done.stdout, "", "{done:?}");
 }
 
-pub fn assert_one_line(done: &Done, text: &str) {
+pub(crate) fn assert_one_line(done: &Done, text: &str) {
     assert!(done.stderr.starts_with("distlock: "), "{done:?}");
     assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
     assert!(done.stderr.contains(text), "{text}: {done:?}");
