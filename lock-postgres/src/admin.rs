@@ -46,6 +46,8 @@ impl LockAdmin for PostgresBackend {
         read.map_err(|error| error.on(name))
     }
 
+    /// A row whose name is no lock name, which only people can make, fails the whole list and is named: nothing that is
+    /// in the table is passed over in silence.
     async fn list(&self) -> Result<Vec<LockRecord>> {
         self.limited(Operation::List, async {
             Ok(self.server().ask(&Records(None)).await?.answer)
@@ -93,7 +95,7 @@ impl LockAdmin for PostgresBackend {
 impl PostgresBackend {
     async fn usable(&self, connection: &mut PgConnection) -> Result<()> {
         let checked = check(connection, self.server().table()).await;
-        checked.map_err(|error| error::failed(&error))?
+        checked.map_err(error::failed)?
     }
 
     /// What creates is one request, hence one transaction, which no dropped future can leave open.
@@ -110,7 +112,7 @@ impl PostgresBackend {
             sql += &schema_sql(table);
             sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await
         };
-        made.await.map(drop).map_err(|error| error::failed(&error))
+        made.await.map(drop).map_err(error::failed)
     }
 
     /// Nobody stands above these operations and limits them, so that they limit themselves.

@@ -76,13 +76,23 @@ impl LockBackend for PostgresBackend {
     }
 
     async fn try_acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        // A try that is in doubt does no harm: the token that holds the lock is granted again.
-        match self.server.ask(&Acquire(request)).await {
-            Ok(answered) => Ok(answered.answer),
-            Err(error) => Err(error
-                .during("postgres", Operation::Acquire)
-                .on(&request.name)),
-        }
+        let answered = self.server.ask(&Acquire(request)).await;
+        let error = match answered {
+            Ok(answered) => match (answered.answer, answered.doubt) {
+                // The try in doubt may still be under way, and be granted after this refusal.
+                (Attempt::Held(_) | Attempt::TickDone { .. }, Some(doubt))
+                    if !error::told_by_server(&doubt) =>
+                {
+                    doubt
+                }
+                // A try in doubt does no harm to a grant: it is the same token's.
+                (attempt, _) => return Ok(attempt),
+            },
+            Err(error) => error,
+        };
+        Err(error
+            .during("postgres", Operation::Acquire)
+            .on(&request.name))
     }
 
     async fn renew(&self, leases: &[(LeaseId, Duration)]) -> Vec<Result<Renewal>> {
@@ -94,9 +104,8 @@ impl LockBackend for PostgresBackend {
             Err(error) => leases
                 .iter()
                 .map(|(lease, _)| {
-                    Err(error::copy(&error)
-                        .during("postgres", Operation::Renew)
-                        .on(&lease.name))
+                    let error = error.clone();
+                    Err(error.during("postgres", Operation::Renew).on(&lease.name))
                 })
                 .collect(),
         }

@@ -55,7 +55,8 @@ impl Builder {
         self
     }
 
-    /// How many connections the backend may keep open: 1 to 1000, by default 4.
+    /// How many connections the backend may have for acquires and operators' calls, and as many again for renewals and
+    /// releases: 1 to 1000, by default 4.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self

@@ -23,6 +23,16 @@ const SQLSTATES: &[(&str, ErrorKind, &str)] = {
             "the server cannot do this: PostgreSQL 13 or later is needed",
         ),
         (
+            "22003",
+            Config,
+            "a number in the table is as great as it can be: set fence to a smaller one",
+        ),
+        (
+            "22008",
+            InvalidOption,
+            "a time would be later than the server can tell: ask for a shorter one",
+        ),
+        (
             "22P05",
             Config,
             "the database cannot store this text: use one with the encoding UTF8",
@@ -106,57 +116,62 @@ const SQLSTATES: &[(&str, ErrorKind, &str)] = {
 };
 
 /// A statement that failed, for the caller.
-pub(crate) fn failed(error: &sqlx::Error) -> Error {
-    match error {
-        sqlx::Error::Database(_) => from_server(error, Effect::Unknown),
-        sqlx::Error::Io(io) => Error::new(
-            ErrorKind::Unavailable,
-            format!("the connection to the server broke ({io}): try again"),
-        ),
-        other => Error::new(
-            ErrorKind::Unexpected,
-            format!("the driver reports what is not expected ({other}): please report it"),
-        ),
+pub(crate) fn failed(error: sqlx::Error) -> Error {
+    // What we ourselves say of a row.
+    if let sqlx::Error::Decode(what) = &error
+        && let Some(ours) = what.downcast_ref::<Error>()
+    {
+        return ours.clone();
     }
+    let (kind, text) = match &error {
+        sqlx::Error::Database(_) => return from_server(error, Effect::Unknown),
+        sqlx::Error::Io(_) => (
+            ErrorKind::Unavailable,
+            "the connection to the server broke: try again",
+        ),
+        _ => (
+            ErrorKind::Unexpected,
+            "the driver reports what is not expected: please report it",
+        ),
+    };
+    Error::new(kind, text).with_source(error)
 }
 
 /// A connection that could not be opened. Nothing was asked of the server yet.
-pub(crate) fn not_connected(error: &sqlx::Error, options: &PgConnectOptions) -> Error {
+pub(crate) fn not_connected(error: sqlx::Error, options: &PgConnectOptions) -> Error {
     use std::io::ErrorKind::{InvalidData, NotFound, PermissionDenied};
     let server = place(options);
-    let (kind, text) = match error {
+    let (kind, text) = match &error {
         sqlx::Error::Database(_) => return from_server(error, Effect::None),
         // A bad certificate comes as an I/O error about invalid data.
-        sqlx::Error::Io(io) if io.kind() == InvalidData => (ErrorKind::Config, no_tls(&server, io)),
-        sqlx::Error::Tls(tls) => (ErrorKind::Config, no_tls(&server, tls)),
+        sqlx::Error::Io(io) if io.kind() == InvalidData => (ErrorKind::Config, no_tls(&server)),
+        sqlx::Error::Tls(_) => (ErrorKind::Config, no_tls(&server)),
         // Without a socket, the only files are those of TLS.
         sqlx::Error::Io(io)
             if socket(options).is_none() && matches!(io.kind(), NotFound | PermissionDenied) =>
         {
-            (ErrorKind::Config, no_tls(&server, io))
+            (ErrorKind::Config, no_tls(&server))
         }
-        sqlx::Error::Io(io) => (
+        sqlx::Error::Io(_) => (
             ErrorKind::Unavailable,
-            format!(
-                "{server} cannot be reached ({io}): check host and port, and that the server runs"
-            ),
+            format!("{server} cannot be reached: check host and port, and that the server runs"),
         ),
-        sqlx::Error::Configuration(what) => (
+        sqlx::Error::Configuration(_) => (
             ErrorKind::Config,
-            format!("the connect options are no good ({what}): correct them"),
+            "the connect options are no good: correct them".to_owned(),
         ),
-        other => (
+        _ => (
             ErrorKind::Config,
-            format!("{server} does not answer like PostgreSQL ({other}): check host and port"),
+            format!("{server} does not answer like PostgreSQL: check host and port"),
         ),
     };
-    Error::new(kind, text).with_effect(Effect::None)
+    Error::new(kind, text)
+        .with_effect(Effect::None)
+        .with_source(error)
 }
 
-fn no_tls(server: &str, what: &dyn std::fmt::Display) -> String {
-    format!(
-        "no TLS with {server} ({what}): check sslmode and sslrootcert, and the server's certificate"
-    )
+fn no_tls(server: &str) -> String {
+    format!("no TLS with {server}: check sslmode and sslrootcert, and the server's certificate")
 }
 
 /// Where the server is, for people.
@@ -177,11 +192,10 @@ fn socket(options: &PgConnectOptions) -> Option<Cow<'_, str>> {
 }
 
 /// `fatal` is what an error that ended the session leaves of the statement's effect.
-fn from_server(error: &sqlx::Error, fatal: Effect) -> Error {
-    let Some(error) = database(error) else {
-        return Error::new(ErrorKind::Unexpected, error.to_string());
-    };
-    let (code, text) = (error.code(), error.message());
+fn from_server(error: sqlx::Error, fatal: Effect) -> Error {
+    let (code, severity) = database(&error).map_or(("", PgSeverity::Fatal), |server| {
+        (server.code(), server.severity())
+    });
     let known = SQLSTATES
         .iter()
         .find(|(state, ..)| code.starts_with(state))
@@ -191,9 +205,18 @@ fn from_server(error: &sqlx::Error, fatal: Effect) -> Error {
         "this is not expected: please report it",
     ));
     // What ends with an ERROR was rolled back; only 40003 says that the server itself does not know.
-    let rolled_back = error.severity() == PgSeverity::Error && code != "40003";
-    Error::new(kind, format!("{advice}; the server says: {text} [{code}]"))
+    let rolled_back = severity == PgSeverity::Error && code != "40003";
+    Error::new(kind, format!("{advice} [{code}]"))
         .with_effect(if rolled_back { Effect::None } else { fatal })
+        .with_source(error)
+}
+
+/// Whether the server itself told of the failure, so that the statement is over. Otherwise it may still run.
+pub(crate) fn told_by_server(error: &Error) -> bool {
+    let driver = error
+        .driver_error()
+        .and_then(|driver| driver.downcast_ref());
+    driver.is_some_and(|driver| database(driver).is_some())
 }
 
 /// Whether a statement may be sent again, and where.
@@ -227,13 +250,6 @@ pub(crate) fn again(error: &sqlx::Error) -> Again {
     }
 }
 
-/// The same error once more, for the next of several leases.
-pub(crate) fn copy(error: &Error) -> Error {
-    Error::new(error.kind(), error.message())
-        .with_effect(error.effect())
-        .with_retryable(error.is_retryable())
-}
-
 fn database(error: &sqlx::Error) -> Option<&PgDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
 }
@@ -254,9 +270,19 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_says_the_same() {
-        let error = Error::new(ErrorKind::Timeout, "text").with_effect(Effect::None);
-        assert_eq!(copy(&error).to_string(), error.to_string());
-        assert_eq!(copy(&error).effect(), Effect::None);
+    fn the_drivers_error_can_be_had_and_its_text_is_said_once() {
+        let broken = std::io::Error::other("it broke");
+        let error = failed(sqlx::Error::Io(broken));
+        let driver = error.driver_error().unwrap();
+        assert!(driver.is::<sqlx::Error>());
+        assert_eq!(error.to_string().matches("it broke").count(), 1);
+        assert!(!told_by_server(&error));
+    }
+
+    #[test]
+    fn what_we_say_of_a_row_stays_what_it_is() {
+        let ours = Error::new(ErrorKind::Config, "the row is wrong");
+        let error = failed(sqlx::Error::Decode(ours.clone().into()));
+        assert_eq!(error.to_string(), ours.to_string());
     }
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use distlock_api::clock::{self, Instant};
 use distlock_api::connections::{Connections, Taken};
-use distlock_api::{Effect, Error, ErrorKind, Result, clock};
+use distlock_api::{Effect, Error, ErrorKind, Result};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
@@ -23,9 +24,21 @@ pub(crate) struct Server {
     limit: Duration,
     table: Table,
     statements: Statements,
-    connections: Connections<PgConnection>,
+    /// The connections of [`Lane::Taking`].
+    taking: Connections<PgConnection>,
+    /// The connections of [`Lane::Holding`].
+    holding: Connections<PgConnection>,
     /// The store was found usable. Only success is remembered.
     checked: AtomicBool,
+}
+
+/// Which connections serve a request. What keeps or frees a lock never waits behind tries that hang on a locked row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lane {
+    /// Tries to take a lock, and what operators ask.
+    Taking,
+    /// Renewals and releases.
+    Holding,
 }
 
 /// An answer, and the doubt that an earlier try left.
@@ -47,7 +60,8 @@ impl Server {
             limit,
             statements: Statements::new(&table),
             table,
-            connections: Connections::new(max_connections),
+            taking: Connections::new(max_connections),
+            holding: Connections::new(max_connections),
             checked: AtomicBool::new(false),
         }
     }
@@ -62,20 +76,25 @@ impl Server {
 
     /// Opens a connection for later, so that a wrong address or password is found now.
     pub(crate) async fn warm_up(&self) -> Result<()> {
-        self.take().await?.keep();
+        let limit = self.connect_limit();
+        let connection = self.taking.take(limit, || self.open(limit)).await?;
+        connection.keep();
         Ok(())
     }
 
     /// A new connection that belongs to the caller.
     pub(crate) async fn connect(&self) -> Result<PgConnection> {
-        let limit = self.limit / 10 * 9;
+        self.open(self.connect_limit()).await
+    }
+
+    async fn open(&self, limit: Duration) -> Result<PgConnection> {
         let connecting = PgConnection::connect_with(&self.options);
         match clock::timeout(limit, connecting).await {
             Some(Ok(connection)) => Ok(connection),
-            Some(Err(error)) => Err(error::not_connected(&error, &self.options)),
+            Some(Err(error)) => Err(error::not_connected(error, &self.options)),
             None => {
                 let text = format!(
-                    "{} does not answer within {limit:?}: check host, port and network",
+                    "{} does not answer within {limit:.1?}: check host, port and network",
                     error::place(&self.options)
                 );
                 Err(Error::new(ErrorKind::Unavailable, text).with_effect(Effect::None))
@@ -88,7 +107,8 @@ impl Server {
     /// A connection that was kept may be dead, or its session out of date, without our knowing. So its failure counts
     /// for nothing: the request goes out once more on a new one.
     pub(crate) async fn ask<R: Request>(&self, request: &R) -> Result<Answered<R::Answer>> {
-        let mut connection = self.take().await?;
+        let began = Instant::now();
+        let mut connection = self.take(request, began).await?;
         let mut doubt: Option<Error> = None;
         let mut repeats = 0..REPEATS;
         loop {
@@ -98,18 +118,23 @@ impl Server {
                     return Ok(Answered { answer, doubt });
                 }
                 Ok(Err(complaint)) => (complaint, Again::Elsewhere),
-                Err(error) => (error::failed(&error), error::again(&error)),
+                Err(error) => {
+                    let again = error::again(&error);
+                    (error::failed(error), again)
+                }
             };
             let again = repeats.next().map_or(Again::No, |_| again);
             match again {
                 Again::Here => {}
                 Again::Elsewhere if !connection.is_fresh() => {
-                    if error.effect() == Effect::Unknown {
-                        doubt.get_or_insert(error);
+                    // The worst doubt is the one about a statement that may still run.
+                    if error.effect() == Effect::Unknown
+                        && doubt.as_ref().is_none_or(error::told_by_server)
+                    {
+                        doubt = Some(error);
                     }
                     drop(connection);
-                    self.connections.close_idle();
-                    connection = match self.take().await {
+                    connection = match self.take(request, began).await {
                         Ok(connection) => connection,
                         Err(error) => return Err(doubt.unwrap_or(error)),
                     };
@@ -135,8 +160,24 @@ impl Server {
         request.send(&self.statements, connection).await.map(Ok)
     }
 
-    async fn take(&self) -> Result<Taken<'_, PgConnection>> {
-        self.connections.take(|| self.connect()).await
+    /// A connection for a request that has been under way since `began`.
+    async fn take<R: Request>(
+        &self,
+        request: &R,
+        began: Instant,
+    ) -> Result<Taken<'_, PgConnection>> {
+        let connections = match R::LANE {
+            Lane::Taking => &self.taking,
+            Lane::Holding => &self.holding,
+        };
+        let left = || self.connect_limit().saturating_sub(began.elapsed());
+        let patience = request.patience(self.limit).min(left());
+        connections.take(patience, || self.open(left())).await
+    }
+
+    /// Somewhat less than the operation limit, so that whoever waits is still told why.
+    fn connect_limit(&self) -> Duration {
+        self.limit / 10 * 9
     }
 }
 
@@ -169,7 +210,8 @@ impl fmt::Debug for Server {
             .field("database", &self.options.get_database())
             .field("user", &self.options.get_username())
             .field("table", &format_args!("{}", self.table))
-            .field("connections", &self.connections)
+            .field("taking", &self.taking)
+            .field("holding", &self.holding)
             .finish_non_exhaustive()
     }
 }

@@ -38,6 +38,6 @@ fn main() -> ExitCode {
     Suite::with_admin("postgres", || open(TABLE))
         .forget(forget)
         .flush(|| open(FLUSHED), empty)
-        .rules_run(94)
+        .rules_run(95)
         .run()
 }

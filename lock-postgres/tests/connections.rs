@@ -2,12 +2,13 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use common::{LEASE, Store, acquire, name, options, pool_of_one, request, unique};
-use distlock_api::{Attempt, ErrorKind, LockAdmin, LockBackend, Release, Renewal};
-use distlock_postgres::PostgresBackend;
+use common::{LEASE, Store, acquire, granted, name, options, pool_of_one, request, until};
+use distlock_api::{Attempt, Effect, ErrorKind, LockAdmin, LockBackend, Release, Renewal};
 use sqlx::Executor;
+use tokio::task::JoinSet;
 
 /// Ends the sessions of an application, as an operator or a failover would.
 async fn kill(store: &mut Store, application: &str) {
@@ -18,26 +19,22 @@ async fn kill(store: &mut Store, application: &str) {
         ))
         .await;
     assert!(killed > 0);
-    while store
-        .value::<i64>(&format!("SELECT count(*) {sessions}"))
-        .await
-        > 0
-    {
-        tokio::task::yield_now().await;
-    }
+    until(&format!("SELECT count(*) = 0 {sessions}")).await;
 }
 
 #[tokio::test]
 async fn every_call_survives_the_death_of_its_idle_connection() {
     // (F1)
     let mut store = Store::new("killed").await;
-    let application = unique("killed");
-    let options = options().application_name(&application);
-    let backend = store.builder().for_options(options).unwrap();
-    acquire(&backend, "warm").await;
+    let application = store.table.clone();
+    let backend = store.backend();
+    let (warm, _) = acquire(&backend, "warm").await;
+    backend.renew(&[(warm.lease_id(), LEASE)]).await;
     kill(&mut store, &application).await;
     let (held, _) = acquire(&backend, "job").await;
     let lease = held.lease_id();
+    let renewed = backend.renew(&[(lease.clone(), LEASE)]).await.remove(0);
+    assert_eq!(renewed.unwrap(), Renewal::Renewed);
     kill(&mut store, &application).await;
     assert!(matches!(
         backend.try_acquire(&request("job")).await.unwrap(),
@@ -167,18 +164,84 @@ async fn settings_of_the_role_do_not_reach_lock_statements() {
 
 #[tokio::test]
 async fn more_callers_than_connections_wait_their_turn() {
-    let store = Store::new("turns").await;
-    let backend = store
-        .builder()
-        .max_connections(2)
-        .for_options(options())
-        .unwrap();
-    let backend = std::sync::Arc::new(backend);
-    let mut callers = tokio::task::JoinSet::new();
+    let mut store = Store::new("turns").await;
+    let builder = store.builder().max_connections(2);
+    let builder = builder.operation_limit(Duration::from_secs(60));
+    let backend = Arc::new(builder.for_options(store.options()).unwrap());
+    acquire(&backend, "warm").await;
+    // So that nobody is done before all have asked.
+    store.run("BEGIN; LOCK TABLE {}").await;
+    let mut callers = JoinSet::new();
     for number in 0..50 {
-        let backend: std::sync::Arc<PostgresBackend> = std::sync::Arc::clone(&backend);
+        let backend = Arc::clone(&backend);
         callers.spawn(async move { acquire(&backend, &format!("job-{number}")).await });
     }
+    store.until_waiting(2).await;
+    store.run("COMMIT").await;
     assert_eq!(callers.join_all().await.len(), 50);
+    let sessions = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}'",
+        store.table
+    );
+    assert_eq!(store.value::<i64>(&sessions).await, 2);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn releases_and_renewals_do_not_wait_behind_tries_that_hang() {
+    let mut store = Store::new("lanes").await;
+    let builder = store.builder().operation_limit(Duration::from_secs(60));
+    let backend = Arc::new(builder.for_options(store.options()).unwrap());
+    let (held, _) = acquire(&backend, "job").await;
+    acquire(&backend, "stuck").await;
+    let stuck = "WHERE name = 'stuck'";
+    store
+        .run(&format!(
+            "UPDATE {{}} SET lock_until = clock_timestamp() {stuck}"
+        ))
+        .await;
+    store
+        .run(&format!("BEGIN; SELECT FROM {{}} {stuck} FOR UPDATE"))
+        .await;
+    let mut tries = JoinSet::new();
+    for _ in 0..12 {
+        let backend = Arc::clone(&backend);
+        tries.spawn(async move { backend.try_acquire(&request("stuck")).await.unwrap() });
+    }
+    store.until_waiting(4).await;
+    let lease = held.lease_id();
+    let renewed = backend.renew(&[(lease.clone(), LEASE)]).await.remove(0);
+    assert_eq!(renewed.unwrap(), Renewal::Renewed);
+    let released = backend.release(&lease, Duration::ZERO).await;
+    assert_eq!(released.unwrap(), Release::Released);
+    store.until_waiting(4).await;
+    store.run("ROLLBACK").await;
+    let tries = tries.join_all().await;
+    assert_eq!(tries.iter().filter_map(granted).count(), 1, "{tries:?}");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_try_that_gets_no_connection_gives_up_before_its_lease_could_be_over() {
+    let mut store = Store::new("patience").await;
+    let builder = store.builder().max_connections(1);
+    let builder = builder.operation_limit(Duration::from_secs(60));
+    let backend = Arc::new(builder.for_options(store.options()).unwrap());
+    acquire(&backend, "warm").await;
+    store.run("BEGIN; LOCK TABLE {}").await;
+    let hanging = Arc::clone(&backend);
+    let hanging = tokio::spawn(async move { hanging.list().await });
+    store.until_waiting(1).await;
+    let mut short = request("job");
+    short.lease = Duration::from_millis(200);
+    let error = backend.try_acquire(&short).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Unavailable, Effect::None),
+        "{error}"
+    );
+    assert!(error.to_string().contains("in use for 100ms"), "{error}");
+    store.run("COMMIT").await;
+    assert_eq!(hanging.await.unwrap().unwrap().len(), 1);
     store.close().await;
 }

@@ -73,11 +73,7 @@ async fn a_host_that_never_answers_is_unavailable_within_the_limit() {
     let limit = Duration::from_millis(200);
     let connecting = PostgresBackend::builder().operation_limit(limit);
     let error = connecting.connect(&url).await.unwrap_err();
-    assert_is(
-        &error,
-        ErrorKind::Unavailable,
-        "does not answer within 180ms",
-    );
+    assert_is(&error, ErrorKind::Unavailable, "does not answer within");
 }
 
 #[tokio::test]

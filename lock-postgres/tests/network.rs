@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use common::proxy::Proxy;
 use common::{LEASE, Store, acquire, granted, name, options, request, unique};
-use distlock_api::{Effect, ErrorKind, ForceRelease, LockAdmin, LockBackend, Release, Renewal};
+use distlock_api::{
+    Attempt, Effect, ErrorKind, ForceRelease, LockAdmin, LockBackend, Release, Renewal, clock,
+};
 use distlock_postgres::PostgresBackend;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -75,16 +77,84 @@ async fn a_forced_release_whose_answer_is_lost_is_in_doubt() {
     store.close().await;
 }
 
+#[tokio::test]
+async fn a_refusal_after_a_lost_answer_is_in_doubt() {
+    // The lost one may still be under way, and granted once the holder is gone.
+    let store = Store::new("lostrefusal").await;
+    let (proxy, backend) = behind_proxy(&store).await;
+    let mut planned = request("warm");
+    planned.tick = Some(1);
+    let done = backend.try_acquire(&planned).await.unwrap();
+    assert!(granted(&done).is_some());
+    let mut again = request("warm");
+    for tick in [None, Some(1)] {
+        again.tick = tick;
+        proxy.lose_reply();
+        let error = backend.try_acquire(&again).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.effect(), error.lock_name()),
+            (ErrorKind::Unavailable, Effect::Unknown, Some("warm"))
+        );
+        let refused = backend.try_acquire(&again).await.unwrap();
+        assert_eq!(granted(&refused), None);
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn after_a_call_that_met_silence_the_next_ones_use_new_connections() {
+    // (D12)
+    const SHORT: Duration = Duration::from_millis(200);
+    const LONG: Duration = Duration::from_secs(60);
+    let store = Store::new("silence").await;
+    let (proxy, backend) = behind_proxy(&store).await;
+    let ((held, _), _) = tokio::join!(acquire(&backend, "one"), acquire(&backend, "two"));
+    proxy.fall_silent();
+    let job = request("job");
+    let met = clock::timeout(SHORT, backend.try_acquire(&job)).await;
+    assert!(met.is_none(), "{met:?}");
+    let next = clock::timeout(LONG, backend.try_acquire(&job)).await;
+    assert!(granted(&next.expect("silence again").unwrap()).is_some());
+    let lease = held.lease_id();
+    let met = clock::timeout(SHORT, backend.release(&lease, Duration::ZERO)).await;
+    assert!(met.is_none(), "{met:?}");
+    let next = clock::timeout(LONG, backend.release(&lease, Duration::ZERO)).await;
+    assert_eq!(next.expect("silence again").unwrap(), Release::Released);
+    store.close().await;
+}
+
 /// Ends a session that waits for a row, as soon as it does.
 async fn kill_waiting(application: &str) {
-    let mut store = Store::without_table("killer").await;
-    let kill = format!(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    common::until(&format!(
+        "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity
          WHERE application_name = '{application}' AND wait_event_type = 'Lock'"
-    );
-    while store.value::<i64>(&kill).await == 0 {
-        tokio::task::yield_now().await;
-    }
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_after_the_server_ended_the_session_stands() {
+    // (F1)
+    let mut store = Store::new("stands").await;
+    let backend = store.backend();
+    acquire(&backend, "job").await;
+    store
+        .run("UPDATE {} SET lock_until = clock_timestamp()")
+        .await;
+    store
+        .run("BEGIN; UPDATE {} SET lock_until = 'infinity', token = 'x', locked_by = 'winner'")
+        .await;
+    let request = request("job");
+    let application = store.table.clone();
+    let (attempt, ()) = tokio::join!(backend.try_acquire(&request), async {
+        kill_waiting(&application).await;
+        store.run("COMMIT").await;
+    });
+    let Attempt::Held(held) = attempt.unwrap() else {
+        panic!("granted twice");
+    };
+    assert_eq!(held.by.as_deref(), Some("winner"));
+    store.close().await;
 }
 
 #[tokio::test]

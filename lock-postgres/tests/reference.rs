@@ -5,10 +5,18 @@ mod common;
 
 use std::time::Duration;
 
-use common::{LEASE, Store, name};
+use common::{Store, name, request};
 use distlock_api::{
-    AcquireRequest, Attempt, FencingToken, ForceRelease, LeaseId, LockAdmin, MemoryBackend, Token,
+    AcquireRequest, Attempt, FencingToken, ForceRelease, Held, LeaseId, LockAdmin, LockBackend,
+    MemoryBackend, Token,
 };
+
+/// Times are whole hours, and compared by the nearest hour: what passes meanwhile makes no difference.
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn hours(duration: Duration) -> u64 {
+    (duration + HOUR / 2).as_secs() / HOUR.as_secs()
+}
 
 /// A small generator, so that a failure can be repeated from its seed.
 struct Dice(u64);
@@ -34,14 +42,14 @@ fn lease(dice: &mut Dice) -> LeaseId {
 /// One random call; its answer as text, without what depends on the moment.
 async fn step(backend: &dyn LockAdmin, dice: &mut Dice) -> String {
     let lease = lease(dice);
-    let long = Duration::from_secs(dice.roll(2) * 30);
+    let long = HOUR * u32::try_from(dice.roll(2)).unwrap();
     match dice.roll(8) {
         0..=2 => {
             let owner = format!("{:?}", lease.token);
             let mut request = AcquireRequest::new(
                 lease.name,
                 owner,
-                LEASE * u32::try_from(1 + dice.roll(2)).unwrap(),
+                HOUR * u32::try_from(1 + dice.roll(2)).unwrap(),
             );
             request.token = lease.token;
             request.tick = (dice.roll(2) == 0).then(|| i64::try_from(dice.roll(40)).unwrap() - 20);
@@ -51,7 +59,7 @@ async fn step(backend: &dyn LockAdmin, dice: &mut Dice) -> String {
                     "{:?} {} {:?}",
                     held.by,
                     held.resting,
-                    held.remaining > Some(LEASE / 3)
+                    held.remaining.map(hours)
                 ),
                 done => format!("{done:?}"),
             }
@@ -61,7 +69,7 @@ async fn step(backend: &dyn LockAdmin, dice: &mut Dice) -> String {
             let leases = [
                 (lease.clone(), long),
                 (self::lease(dice), long),
-                (lease, LEASE * 3),
+                (lease, HOUR * 3),
             ];
             format!("{:?}", backend.renew(&leases).await)
         }
@@ -77,7 +85,7 @@ async fn records(backend: &dyn LockAdmin) -> String {
     for record in &mut records {
         record.locked_at = None;
         record.lock_until = None;
-        record.remaining = Duration::from_secs(record.remaining.as_secs().div_ceil(20));
+        record.remaining = HOUR * u32::try_from(hours(record.remaining)).unwrap();
         record.fencing_token = None;
     }
     format!("{records:?}")
@@ -97,6 +105,30 @@ async fn random_calls_get_the_answers_of_the_reference() {
             records(&memory).await,
             "after step {number}"
         );
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_token_whose_lease_is_over_is_never_granted_again() {
+    let mut store = Store::new("over").await;
+    let backend = store.backend();
+    for how in ["released", "rested", "forced", "expired"] {
+        let (request, _) = common::acquire(&backend, how).await;
+        let end = "lock_until = clock_timestamp() WHERE name";
+        match how {
+            "released" => drop(backend.release(&request.lease_id(), Duration::ZERO).await),
+            "rested" => drop(backend.release(&request.lease_id(), HOUR).await),
+            "forced" => drop(backend.force_release(&request.name, None).await),
+            _ => {}
+        }
+        if matches!(how, "rested" | "expired") {
+            store.run(&format!("UPDATE {{}} SET {end} = '{how}'")).await;
+        }
+        let again = backend.try_acquire(&request).await.unwrap();
+        assert_eq!(again, Attempt::Held(Held::default()), "{how}");
+        let other = backend.try_acquire(&self::request(how)).await.unwrap();
+        assert!(common::granted(&other).is_some(), "{how}");
     }
     store.close().await;
 }

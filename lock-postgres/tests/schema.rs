@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Store, acquire, name, options, request, unique};
 use distlock_api::{ErrorKind, LockAdmin, LockBackend};
 use distlock_postgres::{PostgresBackend, Table, schema_sql};
@@ -39,18 +41,13 @@ async fn nodes_that_are_let_go_at_the_same_moment_do_not_collide() {
     let mut store = Store::without_table("moment").await;
     // An uncommitted table of that name stops whoever makes it, and leaves them all running when it vanishes.
     store.run("BEGIN; CREATE TABLE {} (n int)").await;
-    let application = unique("moment");
-    let options = options().application_name(&application);
-    let backend = || store.builder().for_options(options.clone()).unwrap();
-    let nodes = tokio::spawn(migrate_by_eight([(); 8].map(|()| backend())));
-    let waiting = format!(
-        "SELECT count(*) FROM pg_stat_activity
-         WHERE application_name = '{application}' AND wait_event_type = 'Lock'"
-    );
-    let mut other = Store::without_table("other").await;
-    while other.value::<i64>(&waiting).await < 8 {
-        tokio::task::yield_now().await;
-    }
+    // Each has a minute, so that all eight are there at last.
+    let backend = |()| {
+        let builder = store.builder().operation_limit(Duration::from_secs(60));
+        builder.for_options(store.options()).unwrap()
+    };
+    let nodes = tokio::spawn(migrate_by_eight([(); 8].map(backend)));
+    store.until_waiting(8).await;
     store.run("ROLLBACK").await;
     nodes.await.unwrap();
     store.close().await;

@@ -4,10 +4,9 @@ mod common;
 
 use std::time::Duration;
 
+use common::proxy::Proxy;
 use common::{LEASE, Store, acquire, granted, request};
 use distlock_api::{Attempt, Effect, ErrorKind, LockAdmin, LockBackend, clock};
-
-const WAIT: Duration = Duration::from_millis(300);
 
 #[tokio::test]
 async fn time_zones_of_sessions_change_nothing() {
@@ -66,21 +65,28 @@ async fn the_lease_is_never_shorter_than_asked_for() {
 async fn a_lock_freed_while_the_statement_waits_for_its_row_is_granted() {
     // (B13)
     let mut store = Store::new("freed").await;
-    let backend = store.backend();
+    let proxy = Proxy::new().await;
+    let options = proxy.options.clone().application_name(&store.table);
+    let backend = store.builder().for_options(options).unwrap();
     acquire(&backend, "job").await;
     store
         .run("UPDATE {} SET lock_until = clock_timestamp()")
         .await;
     store
-        .run("BEGIN; UPDATE {} SET lock_until = clock_timestamp() + interval '100 ms'")
+        .run("BEGIN; UPDATE {} SET lock_until = 'infinity'")
         .await;
     let request = request("job");
+    proxy.round_trips();
     let attempt = backend.try_acquire(&request);
     let (attempt, ()) = tokio::join!(attempt, async {
-        clock::sleep(WAIT).await;
-        store.run("COMMIT").await;
+        store.until_waiting(1).await;
+        // Later than the statement's beginning.
+        store
+            .run("UPDATE {} SET lock_until = clock_timestamp(); COMMIT")
+            .await;
     });
     assert!(granted(&attempt.unwrap()).is_some());
+    assert_eq!(proxy.round_trips(), 1, "by the same statement");
     store.close().await;
 }
 
@@ -98,7 +104,7 @@ async fn a_lock_taken_while_the_statement_waits_for_its_row_is_refused_with_the_
     let request = request("job");
     let attempt = backend.try_acquire(&request);
     let (attempt, ()) = tokio::join!(attempt, async {
-        clock::sleep(WAIT).await;
+        store.until_waiting(1).await;
         store.run("COMMIT").await;
     });
     let Attempt::Held(held) = attempt.unwrap() else {
@@ -115,7 +121,7 @@ async fn a_row_that_stays_locked_is_a_timeout_that_leaves_nothing() {
     let mut store = Store::new("stuck").await;
     let backend = store
         .builder()
-        .operation_limit(WAIT)
+        .operation_limit(Duration::from_secs(2))
         .for_options(common::options())
         .unwrap();
     acquire(&backend, "job").await;

@@ -1,7 +1,10 @@
-use distlock_api::{AcquireRequest, Attempt, FencingToken, Held};
+use std::time::Duration;
+
+use distlock_api::{AcquireRequest, Attempt, Held};
 use sqlx::PgConnection;
 
-use super::{Request, Statements, micros, remaining, safe, unsigned};
+use super::{Request, Statements, fencing_token, micros, remaining, safe};
+use crate::server::Lane;
 
 /// Tries to take a lock.
 pub(crate) struct Acquire<'a>(pub(crate) &'a AcquireRequest);
@@ -12,6 +15,12 @@ type Row = (Option<i64>, Option<String>, Option<i64>, bool, Option<i64>);
 impl Request for Acquire<'_> {
     type Answer = Attempt;
     const CHECKED: bool = true;
+    const LANE: Lane = Lane::Taking;
+
+    /// Nobody waits for a grant longer than its lease.
+    fn patience(&self, limit: Duration) -> Duration {
+        limit.min(self.0.lease) / 2
+    }
 
     /// One statement, as a rule. A second try follows where the first met somebody else's change and so knows no
     /// holder, and a name that is unknown is inserted.
@@ -29,7 +38,7 @@ impl Request for Acquire<'_> {
                 return Ok(attempt);
             }
         }
-        // It changed hands under both tries: somebody has it, and we do not know who.
+        // It changed hands under both tries, so that we do not know who has it; or our own lease is over.
         Ok(Attempt::Held(Held::default()))
     }
 }
@@ -65,13 +74,13 @@ impl Acquire<'_> {
             .bind(request.tick)
             .fetch_optional(connection)
             .await?;
-        fence.map(|(fence,)| acquired(fence)).transpose()
+        fence.map(|(fence,)| self.acquired(fence)).transpose()
     }
 
-    /// What the row says; `None` if it is out of date.
+    /// What the row says; `None` if it is out of date, or our own.
     fn read(&self, (granted, by, left, resting, last_tick): Row) -> sqlx::Result<Option<Attempt>> {
         if let Some(fence) = granted {
-            return acquired(fence).map(Some);
+            return self.acquired(fence).map(Some);
         }
         // Ticks only grow: a refusal by an outdated row stands.
         if let (Some(tick), Some(last)) = (self.0.tick, last_tick)
@@ -87,10 +96,10 @@ impl Acquire<'_> {
             })
         }))
     }
-}
 
-fn acquired(fence: i64) -> sqlx::Result<Attempt> {
-    Ok(Attempt::Acquired {
-        fencing_token: Some(FencingToken::new(unsigned(fence)?)),
-    })
+    fn acquired(&self, fence: i64) -> sqlx::Result<Attempt> {
+        Ok(Attempt::Acquired {
+            fencing_token: Some(fencing_token(self.0.name.as_str(), fence)?),
+        })
+    }
 }

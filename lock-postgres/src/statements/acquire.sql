@@ -5,6 +5,8 @@
 -- The clock is clock_timestamp(), which goes on while the statement waits for a row that is being changed; the
 -- condition is then looked at again. The second part reads the row as it was when the statement began, so that after
 -- such a wait it may be out of date: remaining is null where it contradicts the refusal.
+-- A token whose lease is over is not granted again: its request may have been under way for so long that nobody waits
+-- for the answer.
 WITH granted AS (
     UPDATE {table} SET
         lock_until = GREATEST(lock_until, clock_timestamp() + $4::bigint * interval '1 microsecond'),
@@ -17,7 +19,7 @@ WITH granted AS (
     WHERE name = $1
       AND CASE
           WHEN lock_until > clock_timestamp() THEN token = $2 AND NOT resting
-          ELSE $5 IS NULL OR last_tick IS NULL OR last_tick < $5
+          ELSE token <> $2 AND ($5 IS NULL OR last_tick IS NULL OR last_tick < $5)
       END
     RETURNING fence
 )
@@ -28,7 +30,8 @@ SELECT NULL,
     locked_by,
     CASE
         WHEN lock_until > clock_timestamp() AND (token <> $2 OR resting)
-        THEN (date_part('epoch', lock_until - clock_timestamp()) * 1000000)::bigint
+        -- Infinity cannot be subtracted from.
+        THEN (date_part('epoch', LEAST(lock_until, clock_timestamp() + interval '100 years') - clock_timestamp()) * 1000000)::bigint
     END,
     resting,
     last_tick

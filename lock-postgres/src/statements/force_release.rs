@@ -1,7 +1,8 @@
 use distlock_api::{FencingToken, ForceRelease, LockName};
 use sqlx::PgConnection;
 
-use super::{Request, Statements, safe, unsigned};
+use super::{Request, Statements, fencing_token, safe};
+use crate::server::Lane;
 
 /// Frees a lock whoever holds it.
 pub(crate) struct Forced<'a> {
@@ -15,6 +16,7 @@ type Row = (bool, String, i64);
 impl Request for Forced<'_> {
     type Answer = ForceRelease;
     const CHECKED: bool = true;
+    const LANE: Lane = Lane::Taking;
 
     async fn send(
         &self,
@@ -35,7 +37,7 @@ impl Request for Forced<'_> {
                 Some((true, was, _)) => return Ok(ForceRelease::Freed { was }),
                 Some((false, _, fence)) if only_if.is_some_and(|asked| asked != fence) => {
                     return Ok(ForceRelease::OtherFence {
-                        current: Some(FencingToken::new(unsigned(fence)?)),
+                        current: Some(fencing_token(self.name.as_str(), fence)?),
                     });
                 }
                 // It fits and was not freed: it was changed under our hands, so look again.

@@ -10,6 +10,8 @@ mod renew;
 use std::sync::Arc;
 use std::time::Duration;
 
+use distlock_api::options::MAX_LEASE;
+use distlock_api::{Effect, Error, ErrorKind, FencingToken};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 pub(crate) use acquire::Acquire;
@@ -20,6 +22,7 @@ pub(crate) use release::Released;
 pub(crate) use renew::Renew;
 
 use crate::schema::Table;
+use crate::server::Lane;
 
 /// One thing to ask of the server, in one statement or a few that each stand alone.
 ///
@@ -30,6 +33,15 @@ pub(crate) trait Request: Sync {
 
     /// Whether the store must have been found usable before.
     const CHECKED: bool;
+
+    /// Which connections serve it.
+    const LANE: Lane;
+
+    /// How long it may wait for a connection where a call may take `limit`: not so long that it is sent for a caller
+    /// who has given up.
+    fn patience(&self, limit: Duration) -> Duration {
+        limit / 2
+    }
 
     /// Sends it and waits for the answer.
     fn send(
@@ -83,16 +95,29 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX)
 }
 
-/// What is left, by the server; it may have passed since the row was looked at.
+/// What is left, by the server. It may have passed since the row was looked at, and is at most what a lease can be:
+/// people write `infinity`.
 fn remaining(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0)).min(MAX_LEASE)
 }
 
-/// A stored number that should be a `u64`.
-fn unsigned(value: i64) -> sqlx::Result<u64> {
-    u64::try_from(value).map_err(|_| {
-        sqlx::Error::Decode(format!("the table holds the negative number {value}").into())
-    })
+/// A stored fencing token. The statement that read it may have changed something before.
+fn fencing_token(name: &str, fence: i64) -> sqlx::Result<FencingToken> {
+    match u64::try_from(fence) {
+        Ok(fence) => Ok(FencingToken::new(fence)),
+        Err(_) => Err(damaged(name, "has a negative fence", Effect::Unknown)),
+    }
+}
+
+/// A row that somebody made by hand, and wrongly.
+fn damaged(name: &str, what: &str, effect: Effect) -> sqlx::Error {
+    let name = name.escape_debug();
+    let text = format!("the row with the name \"{name}\" {what}: correct or delete it");
+    sqlx::Error::Decode(
+        Error::new(ErrorKind::Config, text)
+            .with_effect(effect)
+            .into(),
+    )
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use std::time::Duration;
 use sqlx::PgConnection;
 
 use super::{Request, Statements, micros, safe};
+use crate::server::Lane;
 
 /// Deletes some records of locks that have been free for long, and says how many.
 pub(crate) struct Purge(pub(crate) Duration);
@@ -18,6 +19,7 @@ impl Purge {
 impl Request for Purge {
     type Answer = u64;
     const CHECKED: bool = true;
+    const LANE: Lane = Lane::Taking;
 
     async fn send(
         &self,

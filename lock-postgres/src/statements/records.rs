@@ -1,19 +1,30 @@
 use std::time::{Duration, SystemTime};
 
-use distlock_api::{FencingToken, LockName, LockRecord, LockState};
+use distlock_api::{Effect, LockName, LockRecord, LockState};
 use sqlx::PgConnection;
 
-use super::{Request, Statements, remaining, safe, unsigned};
+use super::{Request, Statements, damaged, fencing_token, remaining, safe};
+use crate::server::Lane;
 
 /// Reads the record of one lock, or of all. A replica and a role that may only read can be asked, too.
 pub(crate) struct Records<'a>(pub(crate) Option<&'a LockName>);
 
 /// The columns of `records.sql`.
-type Row = (String, i64, i64, i64, String, i64, Option<i64>, bool);
+type Row = (
+    String,
+    Option<i64>,
+    Option<i64>,
+    i64,
+    String,
+    i64,
+    Option<i64>,
+    bool,
+);
 
 impl Request for Records<'_> {
     type Answer = Vec<LockRecord>;
     const CHECKED: bool = false;
+    const LANE: Lane = Lane::Taking;
 
     async fn send(
         &self,
@@ -30,7 +41,14 @@ impl Request for Records<'_> {
 
 fn record(row: Row) -> sqlx::Result<LockRecord> {
     let (name, lock_until, locked_at, left, locked_by, fence, last_tick, resting) = row;
-    let name = LockName::new(name).map_err(|error| sqlx::Error::Decode(error.into()))?;
+    let name = LockName::new(&name).map_err(|_| {
+        damaged(
+            &name,
+            "is no lock's, because that is no lock name",
+            Effect::None,
+        )
+    })?;
+    let fence = fencing_token(name.as_str(), fence)?;
     let mut record = LockRecord::new(name);
     record.state = match (left > 0, resting) {
         (false, _) => LockState::Free,
@@ -38,10 +56,10 @@ fn record(row: Row) -> sqlx::Result<LockRecord> {
         (true, false) => LockState::Held,
     };
     record.owner = Some(locked_by);
-    record.locked_at = instant(locked_at);
-    record.lock_until = instant(lock_until);
+    record.locked_at = locked_at.and_then(instant);
+    record.lock_until = lock_until.and_then(instant);
     record.remaining = remaining(left);
-    record.fencing_token = Some(FencingToken::new(unsigned(fence)?));
+    record.fencing_token = Some(fence);
     record.last_tick = last_tick;
     Ok(record)
 }

@@ -4,6 +4,7 @@ use distlock_api::{LeaseId, Release};
 use sqlx::PgConnection;
 
 use super::{Request, Statements, micros, safe};
+use crate::server::Lane;
 
 /// Ends a lease, or lets it rest.
 pub(crate) struct Released<'a> {
@@ -17,6 +18,7 @@ type Row = (bool, Option<String>, bool);
 impl Request for Released<'_> {
     type Answer = Release;
     const CHECKED: bool = true;
+    const LANE: Lane = Lane::Holding;
 
     async fn send(
         &self,

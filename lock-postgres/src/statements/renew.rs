@@ -5,6 +5,7 @@ use distlock_api::{LeaseId, Renewal};
 use sqlx::PgConnection;
 
 use super::{Request, Statements, micros, safe};
+use crate::server::Lane;
 
 /// Moves the ends of leases, all in one statement.
 pub(crate) struct Renew<'a>(pub(crate) &'a [(LeaseId, Duration)]);
@@ -15,6 +16,7 @@ type Row = (String, Vec<u8>, bool, Option<String>);
 impl Request for Renew<'_> {
     type Answer = Vec<Renewal>;
     const CHECKED: bool = true;
+    const LANE: Lane = Lane::Holding;
 
     async fn send(
         &self,
@@ -52,7 +54,7 @@ impl Request for Renew<'_> {
 }
 
 impl Renew<'_> {
-    /// Each lease once, with the longest time asked for it, in the order in which rows are to be locked.
+    /// Each lease once, with the longest time asked for it, in ascending order.
     fn distinct(&self) -> Vec<(&LeaseId, Duration)> {
         let mut asked: Vec<_> = self.0.iter().map(|(lease, ttl)| (lease, *ttl)).collect();
         asked.sort_by(|(one, one_ttl), (other, other_ttl)| {

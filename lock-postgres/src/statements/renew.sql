@@ -1,8 +1,10 @@
 -- Moves the ends of leases, never back: one row for each lease asked for.
 -- $1 names in ascending order, $2 tokens, $3 times to live in microseconds
 --
--- The order keeps two of these from waiting for each other. The holder is read as of the statement's beginning; a
--- lease that is lost all the same is not reported as its own successor.
+-- Where the plan takes the names one by one, as it does for a few, the order keeps two of these for the same leases
+-- from waiting for each other; another plan may lock rows in another order, and a deadlock is sent again.
+-- The holder is read as of the statement's beginning; a lease that is lost all the same is not reported as its own
+-- successor.
 WITH asked AS (
     SELECT * FROM unnest($1::text[], $2::bytea[], $3::bigint[]) AS asked (name, token, ttl)
 ), renewed AS (

@@ -11,7 +11,7 @@ pub mod proxy;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use distlock_api::{AcquireRequest, Attempt, LockAdmin, LockBackend, LockName};
+use distlock_api::{AcquireRequest, Attempt, LockAdmin, LockBackend, LockName, clock};
 use distlock_postgres::{Builder, PostgresBackend, Table};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
@@ -65,7 +65,22 @@ impl Store {
     }
 
     pub fn backend(&self) -> PostgresBackend {
-        self.builder().for_options(options()).unwrap()
+        self.builder().for_options(self.options()).unwrap()
+    }
+
+    /// Options whose sessions bear the table's name.
+    pub fn options(&self) -> PgConnectOptions {
+        options().application_name(&self.table)
+    }
+
+    /// Waits until so many sessions of our backends wait for another session's lock.
+    pub async fn until_waiting(&self, sessions: u32) {
+        let table = &self.table;
+        until(&format!(
+            "SELECT count(*) = {sessions} FROM pg_stat_activity
+             WHERE application_name = '{table}' AND wait_event_type = 'Lock'"
+        ))
+        .await;
     }
 
     /// Runs SQL, with the table put in for `{}`.
@@ -109,6 +124,22 @@ impl Store {
 
 pub async fn session() -> PgConnection {
     PgConnection::connect(&url()).await.unwrap()
+}
+
+/// Asks, in a session of its own, until the answer is yes.
+pub async fn until(sql: &str) {
+    let mut session = session().await;
+    let asking = async {
+        loop {
+            let question = sqlx::query_scalar(AssertSqlSafe(sql.to_owned()));
+            if question.fetch_one(&mut session).await.unwrap() {
+                return;
+            }
+            clock::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let done = clock::timeout(Duration::from_secs(60), asking).await;
+    assert!(done.is_some(), "never true: {sql}");
 }
 
 pub async fn pool_of_one() -> PgPool {

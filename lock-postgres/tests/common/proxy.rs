@@ -18,6 +18,8 @@ struct State {
     round_trips: AtomicU64,
     loses_reply: AtomicBool,
     drops_options: AtomicBool,
+    /// Connections of earlier generations are silent.
+    generation: AtomicU64,
 }
 
 impl Proxy {
@@ -53,6 +55,11 @@ impl Proxy {
         self.state.loses_reply.store(true, Ordering::SeqCst);
     }
 
+    /// What is connected now stays so, and nothing goes through any more: a firewall has forgotten it.
+    pub fn fall_silent(&self) {
+        self.state.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// New connections lose their session settings, as behind some poolers.
     pub fn drop_options(&self) {
         self.state.drops_options.store(true, Ordering::SeqCst);
@@ -63,9 +70,16 @@ impl Proxy {
 async fn serve(client: TcpStream, server: TcpStream, state: Arc<State>) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
+    let born = state.generation.load(Ordering::SeqCst);
     tokio::select! {
-        _ = requests(from_client, to_server, &state) => {}
-        _ = replies(from_server, to_client, &state) => {}
+        _ = requests(from_client, to_server, &state, born) => {}
+        _ = replies(from_server, to_client, &state, born) => {}
+    }
+}
+
+impl State {
+    fn is_silent(&self, born: u64) -> bool {
+        self.generation.load(Ordering::SeqCst) != born
     }
 }
 
@@ -74,6 +88,7 @@ async fn requests(
     mut client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
     state: &State,
+    born: u64,
 ) -> std::io::Result<()> {
     let mut start = read(&mut client).await?;
     if state.drops_options.load(Ordering::SeqCst) {
@@ -83,6 +98,9 @@ async fn requests(
     loop {
         let kind = client.read_u8().await?;
         let message = read(&mut client).await?;
+        if state.is_silent(born) {
+            continue;
+        }
         if matches!(kind, b'S' | b'Q') {
             state.round_trips.fetch_add(1, Ordering::SeqCst);
         }
@@ -95,6 +113,7 @@ async fn replies(
     mut server: OwnedReadHalf,
     mut client: OwnedWriteHalf,
     state: &State,
+    born: u64,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 8192];
     loop {
@@ -102,7 +121,9 @@ async fn replies(
         if length == 0 || state.loses_reply.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
-        client.write_all(&buffer[..length]).await?;
+        if !state.is_silent(born) {
+            client.write_all(&buffer[..length]).await?;
+        }
     }
 }
 
