@@ -102,7 +102,12 @@ fn page(reports: &[Report]) -> Result<String> {
         "| | rules run | {} |\n\n## Skips\n",
         counts.join(" | ")
     )?;
-    for (reason, letter) in &reasons {
+    let mut reasons: Vec<_> = reasons
+        .iter()
+        .map(|(reason, letter)| (letter, reason))
+        .collect();
+    reasons.sort();
+    for (letter, reason) in reasons {
         writeln!(page, "- {letter}: {reason}")?;
     }
     Ok(page)
