@@ -42,12 +42,13 @@ impl Signals {
 
     /// Listens, from now on, also to what concerns a child: its changes, and the terminal's stop and continue.
     pub(crate) fn listen_for_child(&mut self) -> Result<(), Failure> {
-        self.add(Signal::SIGCHLD)?;
-        self.add(Signal::SIGCONT)?;
+        // They are taken in this order. A stop comes first: taken after the child's change, which may stop us, it would
+        // stop the child again when all have been continued.
         if !ignored_signals().contains(Signal::SIGTSTP) {
             self.add(Signal::SIGTSTP)?;
         }
-        Ok(())
+        self.add(Signal::SIGCONT)?;
+        self.add(Signal::SIGCHLD)
     }
 
     /// The next signal.

@@ -83,9 +83,6 @@ impl Store {
             Self::Default(path) => {
                 make_folder(path)?;
                 let backend = SqliteBackend::builder().file(path).create(true).build()?;
-                if self.is_new() {
-                    limited(backend.migrate()).await?;
-                }
                 Ok(Arc::new(backend))
             }
         }

@@ -4,7 +4,10 @@
 
 mod common;
 
-use common::{Store, assert_refused, distlock, finish};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use common::{Psql, Store, assert_refused, distlock, finish};
 
 /// Runs `distlock run` with these arguments and asserts that it was refused before any lock was touched.
 fn assert_no_run(arguments: &[&str], reason: &str) {
@@ -123,6 +126,66 @@ fn bad_stores() {
         assert!(!done.stderr.contains("canary"), "{done:?}");
         assert!(!done.stderr.contains("held"), "{done:?}");
     }
+}
+
+/// A table that is not ours, one that we may not write, a key that is no lock: each is told, and none is "held".
+#[test]
+fn stores_that_are_set_up_wrongly() {
+    let (postgres, redis) = (Store::postgres(), Store::redis());
+    let unique = postgres
+        .name()
+        .replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    let unique = unique.to_lowercase();
+    let mut psql = Psql::connect(&postgres.url);
+    psql.send(&format!(
+        "CREATE TABLE {unique}_types (name text PRIMARY KEY, lock_until timestamp);
+         CREATE ROLE {unique} LOGIN PASSWORD 'canary'; GRANT SELECT ON distlock_locks TO {unique};
+         SELECT 'done' AS x \\g (format=unaligned)\n"
+    ));
+    psql.expect("done");
+    let host = postgres.url.split('@').next_back().unwrap();
+    send_to_redis(&redis.url, &format!("LPUSH lock:{{{unique}}} x\r\n"));
+    for (url, reason) in [
+        (
+            &with(&postgres.url, &format!("lock_table={unique}_types")),
+            "lock_until",
+        ),
+        (&format!("postgres://{unique}:canary@{host}"), "UPDATE"),
+        (&redis.url, "is no lock"),
+    ] {
+        let run = [
+            "run",
+            "--name",
+            &unique,
+            "--at-most",
+            "9s",
+            "--",
+            "echo",
+            "ran",
+        ];
+        let done = finish(distlock().env("DISTLOCK_STORE", url).args(run));
+        assert_refused(&done, reason);
+        assert!(!done.stderr.contains("canary"), "{done:?}");
+        assert!(!done.stderr.contains("is held"), "{done:?}");
+    }
+    send_to_redis(&redis.url, &format!("DEL lock:{{{unique}}}\r\n"));
+    psql.send(&format!(
+        "DROP TABLE {unique}_types; DROP OWNED BY {unique}; DROP ROLE {unique};\n"
+    ));
+}
+
+/// Sends one command to a server without a password and waits for its answer.
+fn send_to_redis(url: &str, command: &str) {
+    let address = url
+        .trim_start_matches("redis://")
+        .split('/')
+        .next()
+        .unwrap();
+    let mut server = TcpStream::connect(address).unwrap();
+    server.write_all(command.as_bytes()).unwrap();
+    let mut answer = [0; 64];
+    let length = server.read(&mut answer).unwrap();
+    assert_eq!(answer[0], b':', "{:?}", &answer[..length]);
 }
 
 #[test]

@@ -80,16 +80,13 @@ impl Server {
 
     async fn open(&self) -> Result<Opened> {
         match self.open_existing().await {
-            Err(error) if self.settings.create && self.is_missing(&error) => {
+            // Made now, or by another process since we looked.
+            Err(error) if self.settings.create && may_be_missing(&error) => {
                 self.migrate().await?;
                 self.open_existing().await
             }
             opened => opened,
         }
-    }
-
-    fn is_missing(&self, error: &Error) -> bool {
-        error.kind() == ErrorKind::SchemaMissing || file::id(&self.settings.path).is_none()
     }
 
     async fn open_existing(&self) -> Result<Opened> {
@@ -168,6 +165,11 @@ impl Server {
             }
         }
     }
+}
+
+/// Whether the error is one of a file or a table that is not there.
+fn may_be_missing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::SchemaMissing | ErrorKind::Config)
 }
 
 async fn is_empty(connection: &mut SqliteConnection) -> Result<bool> {
