@@ -144,14 +144,17 @@ fn stores_that_are_set_up_wrongly() {
     ));
     psql.expect("done");
     let host = postgres.url.split('@').next_back().unwrap();
-    send_to_redis(&redis.url, &format!("LPUSH lock:{{{unique}}} x\r\n"));
+    send_to_redis(&redis.url, &format!("LPUSH {unique}:{{n}} x\r\n"));
     for (url, reason) in [
         (
             &with(&postgres.url, &format!("lock_table={unique}_types")),
             "lock_until",
         ),
         (&format!("postgres://{unique}:canary@{host}"), "UPDATE"),
-        (&redis.url, "is no lock"),
+        (
+            &with(&redis.url, &format!("lock_prefix={unique}:")),
+            "is no lock",
+        ),
     ] {
         let run = [
             "run",
@@ -168,7 +171,7 @@ fn stores_that_are_set_up_wrongly() {
         assert!(!done.stderr.contains("canary"), "{done:?}");
         assert!(!done.stderr.contains("is held"), "{done:?}");
     }
-    send_to_redis(&redis.url, &format!("DEL lock:{{{unique}}}\r\n"));
+    send_to_redis(&redis.url, &format!("DEL {unique}:{{n}}\r\n"));
     psql.send(&format!(
         "DROP TABLE {unique}_types; DROP OWNED BY {unique}; DROP ROLE {unique};\n"
     ));
