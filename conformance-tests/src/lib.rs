@@ -27,7 +27,7 @@
 //! }
 //! ```
 //!
-//! [`Suite::new`] is for a backend that has the four methods of [`LockBackend`](distlock_api::LockBackend) only.
+//! [`Suite::new`] is for a backend that has no more than [`LockBackend`](distlock_api::LockBackend).
 //! `tests/stranger.rs` of this crate is a whole such backend with its test, in one file.
 //!
 //! # What a run shows

@@ -22,7 +22,7 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// The rules for a backend that has the four methods of [`LockBackend`] only.
+    /// The rules for a backend that has [`LockBackend`] only.
     ///
     /// `store` names the tests and the report: letters, digits, `-` and `_`. `open` makes a new client of the same
     /// store each time, with connections of its own, as another process would; it is called within the runtime that

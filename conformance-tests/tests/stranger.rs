@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     .run()
 }
 
-/// Locks on a shelf in memory: the four methods, no fencing, no ticks, no tools for operators.
+/// Locks on a shelf in memory: `LockBackend` alone, no fencing, no ticks, no tools for operators.
 #[derive(Clone, Debug, Default)]
 struct Shelf(Arc<Mutex<HashMap<LockName, Lease>>>);
 

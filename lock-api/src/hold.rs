@@ -100,6 +100,9 @@ impl Hold {
 
     /// Waits until the lock is no longer held, and says why.
     ///
+    /// [`Loss::TimeUp`] comes a little before the lease ends at the store, so that a release right after it may still
+    /// answer [`Release::Released`](crate::Release::Released).
+    ///
     /// # Cancel safety
     ///
     /// Safe: it can be dropped and called again any number of times.

@@ -1,7 +1,7 @@
 //! The contract of the distlock family: the backend traits, the engine above them, and the memory backend.
 //!
 //! Services use the facade crate `distlock`, which re-exports all of this. Whoever writes a store starts here, with
-//! [`LockBackend`]: its [`Capabilities`] and four methods that do something. [`MemoryBackend`] is the reference of what each method
+//! [`LockBackend`]: three methods and its [`Capabilities`]. [`MemoryBackend`] is the reference of what each method
 //! does, and `distlock-conformance` the suite of rules that every backend is held to.
 //!
 //! # Words

@@ -153,7 +153,9 @@ pub enum Outcome<T> {
     Ran {
         /// What the job returned.
         value: T,
-        /// What came of the release. [`Release::NotHeld`]: the lease was over before the job was.
+        /// What came of the release, which the job's value does not depend on. Worth a look:
+        /// [`Release::NotHeld`] means that the lease was over before the job was, and that another may have run
+        /// meanwhile. After an error the release is tried again in the background.
         release: Result<Release>,
     },
     /// Somebody else has the lock; the job was not started.

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 
 use crate::args::RunArgs;
 use crate::child::Child;
+use crate::duration;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, complain, visible};
 use crate::signals::Signals;
@@ -23,6 +24,13 @@ pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
     if args.at_most.is_none() && !store.is_memory() {
         return Err(Failure::new(
             "give --at-most: how long the lock may be kept if this machine dies",
+        ));
+    }
+    if let Some(file) = store.default_file() {
+        // In a crontab, say, where the variable that names the store is easily missing.
+        complain(&format!(
+            "no store was named: locking in {}, for this user on this machine only",
+            file.display()
         ));
     }
     let mut signals = Signals::listen()?;
@@ -110,8 +118,13 @@ async fn with_guard(args: &RunArgs, guard: &Guard, signals: &mut Signals) -> Res
     let supervised = supervise(child, guard, kill_after(args), signals).await?;
     if supervised == Exit::Stopped {
         complain(&format!(
-            "the time of lock \"{}\" was up: the command was stopped",
-            visible(args.name.as_str())
+            "the time of lock \"{}\" was up: the command was stopped{}",
+            visible(args.name.as_str()),
+            args.at_most.map_or_else(String::new, |at_most| format!(
+                "; it had {} of --at-most {}, the rest is --kill-after",
+                duration::show(at_most.saturating_sub(kill_after(args))),
+                duration::show(at_most)
+            ))
         ));
     }
     Ok(supervised)

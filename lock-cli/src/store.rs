@@ -71,9 +71,17 @@ impl Store {
         matches!(self, Self::Url(url) if url.starts_with("memory:"))
     }
 
+    /// The file that is used because no store was named.
+    pub(crate) fn default_file(&self) -> Option<&Path> {
+        match self {
+            Self::Url(_) => None,
+            Self::Default(path) => Some(path),
+        }
+    }
+
     /// Whether opening it will make it.
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self, Self::Default(path) if !path.exists())
+        self.default_file().is_some_and(|file| !file.exists())
     }
 
     /// The store, connected to but not checked.

@@ -156,16 +156,7 @@ fn stores_that_are_set_up_wrongly() {
             "is no lock",
         ),
     ] {
-        let run = [
-            "run",
-            "--name",
-            &unique,
-            "--at-most",
-            "9s",
-            "--",
-            "echo",
-            "ran",
-        ];
+        let run = ["run", "--name", "n", "--at-most", "9s", "--", "echo", "ran"];
         let done = finish(distlock().env("DISTLOCK_STORE", url).args(run));
         assert_refused(&done, reason);
         assert!(!done.stderr.contains("canary"), "{done:?}");

@@ -80,7 +80,7 @@ impl Found {
             (ErrorKind::ReadOnly, text)
         } else if self.is_table.is_none() {
             let text = format!(
-                "the table {table} is missing: run `distlock migrate`, or apply what `distlock schema --for postgres` prints"
+                "the table {table} is missing: run `distlock migrate --store URL`, call migrate(), or apply what `distlock schema --for postgres` prints"
             );
             (ErrorKind::SchemaMissing, text)
         } else if self.is_table == Some(false) {

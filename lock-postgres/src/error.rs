@@ -80,7 +80,7 @@ const SQLSTATES: &[(&str, ErrorKind, &str)] = {
         (
             "42P01",
             SchemaMissing,
-            "the table is missing: run `distlock migrate`, or apply what `distlock schema --for postgres` prints",
+            "the table is missing: run `distlock migrate --store URL`, call migrate(), or apply what `distlock schema --for postgres` prints",
         ),
         (
             "42",
@@ -206,9 +206,13 @@ fn from_server(error: sqlx::Error, fatal: Effect) -> Error {
     ));
     // What ends with an ERROR was rolled back; only 40003 says that the server itself does not know.
     let rolled_back = severity == PgSeverity::Error && code != "40003";
-    Error::new(kind, format!("{advice} [{code}]"))
-        .with_effect(if rolled_back { Effect::None } else { fatal })
-        .with_source(error)
+    let effect = if rolled_back { Effect::None } else { fatal };
+    let ours = Error::new(kind, format!("{advice} [{code}]")).with_effect(effect);
+    match kind {
+        // All is said.
+        ErrorKind::SchemaMissing => ours,
+        _ => ours.with_source(error),
+    }
 }
 
 /// Whether the server itself told of the failure, so that the statement is over. Otherwise it may still run.

@@ -31,6 +31,14 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// What to call the server in an error.
+    fn server(&self) -> String {
+        match self {
+            Self::Client(client) => client.get_connection_info().addr().to_string(),
+            Self::Pool(_) | Self::Given(_) => "the server".to_owned(),
+        }
+    }
+
     /// Opens a connection on which the server has answered, and that waits for answers no longer than `limit`.
     pub(crate) async fn open(&self, limit: Duration) -> Result<Connection> {
         let (opened, log_in) = match self {
@@ -38,9 +46,10 @@ impl Source {
             Self::Pool(pool) => (pool.manager().create().await, Vec::new()),
             Self::Given(driver) => return Ok(Connection::new(driver.clone(), limit)),
         };
-        let driver = opened.map_err(|e| error::not_connected(&e))?;
+        let server = self.server();
+        let driver = opened.map_err(|e| error::not_connected(&e, &server))?;
         let connection = Connection::new(driver, limit);
-        let greeted = connection.greet(log_in).await;
+        let greeted = connection.greet(log_in, &server).await;
         greeted.map_err(|e| e.with_effect(Effect::None))?;
         Ok(connection)
     }
@@ -101,10 +110,10 @@ impl Connection {
     }
 
     /// Logs in, and finds out whether somebody answers.
-    async fn greet(&self, log_in: Vec<Cmd>) -> Result<()> {
+    async fn greet(&self, log_in: Vec<Cmd>, server: &str) -> Result<()> {
         let greeting = log_in.into_iter().chain([redis::cmd("PING")]);
         let answers = self.ask(greeting).await;
-        let mut answers = answers.map_err(|e| error::not_connected(&e))?;
+        let mut answers = answers.map_err(|e| error::not_connected(&e, server))?;
         let pong = answers.pop();
         for answer in answers {
             error::answer(answer, None)?;

@@ -190,8 +190,8 @@ fn known(text: &str) -> Option<(ErrorKind, &'static str)> {
     Some((*kind, advice))
 }
 
-/// A connection could not be opened: nothing was sent on it.
-pub(crate) fn not_connected(error: &RedisError) -> Error {
+/// A connection to this server could not be opened: nothing was sent on it.
+pub(crate) fn not_connected(error: &RedisError, server: &str) -> Error {
     let error = match ServerError::try_from(error.clone()) {
         Ok(error) => answered(&error, None),
         Err(error) => match error.kind() {
@@ -201,12 +201,12 @@ pub(crate) fn not_connected(error: &RedisError) -> Error {
             ),
             redis::ErrorKind::Io if tls(&error).is_none() => Error::new(
                 ErrorKind::Unavailable,
-                format!("the server cannot be reached: {error}"),
+                format!("{server} cannot be reached: {error}"),
             ),
             _ => Error::new(
                 ErrorKind::Config,
                 match tls(&error) {
-                    Some(tls) => format!("no TLS connection with the server: {tls}"),
+                    Some(tls) => format!("no TLS connection with {server}: {tls}"),
                     None => format!("the connection is set up wrongly: {error}"),
                 },
             ),

@@ -53,7 +53,7 @@ impl Target {
             url.query_pairs_mut().extend_pairs(rest);
         }
         let info: ConnectionInfo = url.into_connection_info().map_err(|e| bad(e.to_string()))?;
-        let client = Client::open(info).map_err(|e| error::not_connected(&e))?;
+        let client = Client::open(info).map_err(|e| error::not_connected(&e, "the server"))?;
         Ok(Self { client, prefix })
     }
 }

@@ -125,7 +125,7 @@ fn of_code(code: i32, text: &str) -> Error {
     if code == 1 && text.starts_with("no such table") {
         return Error::new(
             ErrorKind::SchemaMissing,
-            "the table is gone: run `distlock migrate`",
+            "the table is gone: run `distlock migrate --store URL`, or call migrate()",
         )
         .with_source(text.to_owned());
     }
@@ -162,7 +162,7 @@ pub(crate) fn of_io(error: &std::io::Error, path: &Path) -> Error {
         std::io::ErrorKind::NotFound if path.parent().is_some_and(Path::is_dir) => Error::new(
             ErrorKind::Config,
             format!(
-                "there is no file {shown}: make it with `distlock migrate`, or add ?mode=rwc to the URL"
+                "there is no file {shown}: make it with `distlock migrate --store URL`, or add ?mode=rwc to the URL"
             ),
         ),
         std::io::ErrorKind::NotFound => Error::new(

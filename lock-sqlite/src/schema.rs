@@ -107,7 +107,7 @@ pub(crate) fn check_columns(table: &str, columns: &[Column]) -> Result<()> {
         return Err(Error::new(
             ErrorKind::SchemaMissing,
             format!(
-                "there is no table {table}: run `distlock migrate`, call migrate(), or run the SQL of `distlock schema --for sqlite`"
+                "there is no table {table}: run `distlock migrate --store URL`, call migrate(), or run the SQL of `distlock schema --for sqlite`"
             ),
         ));
     }

@@ -28,7 +28,7 @@ rules! {
     "4.8" after_a_crash [Processes]
         "The lock of a holder that was killed at once goes to nobody before at_least_for is over.";
     "4.9" three_runs_of_one_lock []
-        "Three runs of one and the same lock each keep at_least_for from their own start (U1).";
+        "Three runs of one and the same lock each keep at_least_for from their own start.";
 }
 
 /// A lock that was taken and released with a linger.

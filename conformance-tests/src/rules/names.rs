@@ -10,13 +10,13 @@ use crate::rule::rules;
 
 rules! {
     "N.1" alike_but_not_the_same []
-        "Names that differ in case, accents, spelling, spaces or signs are different locks (A7).";
+        "Names that differ in case, accents, spelling, spaces or signs are different locks.";
     "N.2" longest_name []
         "Names of the greatest length that differ in their last byte only are different locks.";
     "N.3" too_long []
         "A name that is longer than the backend allows is refused, and never cut.";
     "N.4" listed_as_given [Admin]
-        "The list of locks gives every name back as it was (A7).";
+        "The list of locks gives every name back as it was.";
 }
 
 /// Names that some store somewhere takes for each other, for a pattern, for a separator or for a statement.

@@ -20,7 +20,7 @@ rules! {
     "A.3" nothing_known [Admin]
         "A lock that nobody ever took is unknown or free.";
     "A.4" held_is_shown [Admin]
-        "The record of a held lock shows who has it, since and until when, and its fencing token (U29).";
+        "The record of a held lock shows who has it, since and until when, and its fencing token.";
     "A.5" free_is_shown [Admin]
         "The record of a released lock, and of one whose lease is over, says that it is free.";
     "A.6" list_is_ordered [Admin]

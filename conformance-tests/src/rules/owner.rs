@@ -16,21 +16,21 @@ rules! {
     "5.2" renewal_by_another []
         "A renewal with another token changes nothing and says who holds the lock.";
     "5.3" record_unchanged [Admin]
-        "A release and a renewal with another token leave the record as it was (I4).";
+        "A release and a renewal with another token leave the record as it was.";
     "5.4" renewal_extends []
         "A renewed lease lasts for the renewal's time, from the renewal on.";
     "5.5" renewal_never_shortens []
         "A renewal for less than what is left leaves the end of the lease where it was.";
     "5.6" renewal_after_the_end []
-        "A lease that is over cannot be renewed, even if nobody took the lock (A4).";
+        "A lease that is over cannot be renewed, even if nobody took the lock.";
     "5.7" renewal_after_release []
         "A lease that was released cannot be renewed.";
     "5.8" renewal_after_takeover []
-        "A lease that is over cannot be renewed while another holds the lock, who is not touched (A5).";
+        "A lease that is over cannot be renewed while another holds the lock, who is not touched.";
     "5.9" renewal_after_forgetting [Forget]
         "A lease that the store forgot cannot be renewed, and the renewal creates nothing.";
     "5.10" release_twice []
-        "A second release says that the lock is not held (A3).";
+        "A second release says that the lock is not held.";
     "5.11" release_after_the_end []
         "A release of a lease that is over says that the lock is not held (A3, U24).";
     "5.12" release_after_takeover []

@@ -16,7 +16,7 @@ rules! {
     "T.1" greater_only [Ticks]
         "A tick is granted if it is greater than the last one granted; an equal or a smaller one is done.";
     "T.2" one_run_per_tick [Ticks]
-        "Twenty clients that ask for the same ticks get each tick once (U31).";
+        "Twenty clients that ask for the same ticks get each tick once.";
     "T.3" done_wins_over_held [Ticks]
         "While the lock is held, a tick that is done is said to be done, and a greater one to be held.";
     "T.4" all_of_64_bits [Ticks]

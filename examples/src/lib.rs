@@ -1,0 +1,5 @@
+//! Small complete programs, one in each file of `src/bin/`; and the code in the book, which is compiled here.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/library.md")]
+mod library {}
