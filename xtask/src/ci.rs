@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::command::{cargo, run as step};
 use crate::progress::{Stopwatch, say};
-use crate::{conformance_page, deny, doc_links, features};
+use crate::{conformance_page, deny, doc_links, features, namespaces};
 
 pub(crate) async fn run(may_install: bool) -> Result<ExitCode> {
     let since = Stopwatch::start();
@@ -16,6 +16,7 @@ pub(crate) async fn run(may_install: bool) -> Result<ExitCode> {
     conformance_page::check()?;
     step(&mut clippy()).await?;
     step(&mut docs()).await?;
+    namespaces::test().await?;
     features::check().await?;
     deny::check(may_install).await?;
     say(format_args!("all checks passed, {since} in all"));

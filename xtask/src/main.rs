@@ -12,6 +12,7 @@ mod deny;
 mod doc_links;
 mod features;
 mod install;
+mod namespaces;
 mod programs;
 mod progress;
 mod servers;
