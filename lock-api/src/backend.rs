@@ -161,9 +161,10 @@ pub enum Attempt {
 /// Who has a lock that was asked for, as far as the store could say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// The holder's owner text. `None` where the lock changed hands in that very moment.
+    /// The holder's owner text. `None` where the store does not say: the lock changed hands in that very moment, or was
+    /// not taken by this library.
     pub by: Option<String>,
-    /// What is left of the lease, on the server's clock; `None` as for `by`.
+    /// What is left of the lease, on the server's clock; `None` where the store does not say.
     pub remaining: Option<Duration>,
     /// The holder has released it, and `at_least_for` keeps others out.
     pub resting: bool,

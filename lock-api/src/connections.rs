@@ -19,7 +19,8 @@ use crate::{Effect, Error, ErrorKind, Result};
 pub struct Connections<C> {
     max: usize,
     idle: Mutex<Vec<Idle<C>>>,
-    permits: Semaphore,
+    places: Semaphore,
+    reserved: Semaphore,
 }
 
 struct Idle<C> {
@@ -28,12 +29,13 @@ struct Idle<C> {
 }
 
 impl<C> Connections<C> {
-    /// At most `max` connections at a time, none open yet.
+    /// At most `max` connections at a time, and as many again in reserve; none open yet.
     pub fn new(max: usize) -> Self {
         Self {
             max,
             idle: Mutex::default(),
-            permits: Semaphore::new(max),
+            places: Semaphore::new(max),
+            reserved: Semaphore::new(max),
         }
     }
 
@@ -51,7 +53,34 @@ impl<C> Connections<C> {
     where
         F: Future<Output = Result<C>>,
     {
-        let permit = clock::timeout(limit, self.permits.acquire()).await;
+        self.take_from(&self.places, limit, open).await
+    }
+
+    /// As [`take`](Self::take), from the reserve: for releases and renewals, which must not wait behind acquires that
+    /// hang. Idle connections are shared, so that one who takes and releases in turn needs one connection only.
+    ///
+    /// Errors and cancel safety are those of [`take`](Self::take).
+    pub async fn take_reserved<F>(
+        &self,
+        limit: Duration,
+        open: impl FnOnce() -> F,
+    ) -> Result<Taken<'_, C>>
+    where
+        F: Future<Output = Result<C>>,
+    {
+        self.take_from(&self.reserved, limit, open).await
+    }
+
+    async fn take_from<'a, F>(
+        &'a self,
+        places: &'a Semaphore,
+        limit: Duration,
+        open: impl FnOnce() -> F,
+    ) -> Result<Taken<'a, C>>
+    where
+        F: Future<Output = Result<C>>,
+    {
+        let permit = clock::timeout(limit, places.acquire()).await;
         let permit = permit.ok_or_else(|| self.all_in_use(limit))?;
         let permit = permit.expect("the semaphore is never closed");
         let idle = self.usable();
@@ -99,7 +128,7 @@ impl<C> fmt::Debug for Connections<C> {
         f.debug_struct("Connections")
             .field("max", &self.max)
             .field("idle", &self.idle().len())
-            .field("free", &self.permits.available_permits())
+            .field("free", &self.places.available_permits())
             .finish()
     }
 }
@@ -199,6 +228,17 @@ mod tests {
         two.unwrap().keep();
         drop(take(&connections, 3).await.unwrap());
         assert!(take(&connections, 4).await.unwrap().is_fresh());
+    }
+
+    #[tokio::test]
+    async fn the_reserve_is_there_when_all_others_are_in_use_and_shares_what_is_idle() {
+        let connections = Connections::new(1);
+        let taking = take(&connections, 1).await.unwrap();
+        let release = connections.take_reserved(LIMIT, || async { Ok(2) }).await;
+        assert!(release.unwrap().is_fresh());
+        taking.keep();
+        let release = connections.take_reserved(LIMIT, || async { Ok(3) }).await;
+        assert_eq!(*release.unwrap(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 use std::ops::Deref;
 
 use crate::clock;
-use crate::engine::Grant;
+use crate::engine::{AtLeast, Grant};
 use crate::{Error, ErrorKind, Hold, Operation, Release, Result};
 
 /// A lock that is held. Dropping it releases the lock in the background.
@@ -45,7 +45,20 @@ impl Guard {
     /// # Panics
     ///
     /// Outside of a tokio runtime, or in one without its time driver.
-    pub async fn release(mut self) -> Result<Release> {
+    pub async fn release(self) -> Result<Release> {
+        self.give_back().await
+    }
+
+    /// Frees the lock at once, whatever is left of `at_least_for`: for a job that did not start, so that others need
+    /// not skip for it. A tick that was granted stays granted.
+    ///
+    /// Errors, cancel safety and panics are those of [`release`](Self::release).
+    pub async fn release_unused(mut self) -> Result<Release> {
+        self.0.at_least = AtLeast::none();
+        self.give_back().await
+    }
+
+    async fn give_back(mut self) -> Result<Release> {
         let grant = &mut self.0;
         let engine = &grant.engine;
         // A shutdown waits for this one, too. Dropped last, when the background has taken over what failed here.

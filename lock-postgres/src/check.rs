@@ -24,6 +24,7 @@ pub(crate) async fn check(
 ) -> sqlx::Result<Result<()>> {
     let found = sqlx::query(include_str!("statements/check_table.sql"))
         .bind(table.to_string())
+        .bind(table.bare_name())
         .fetch_one(&mut *connection)
         .await?;
     let found = Found {
@@ -34,6 +35,7 @@ pub(crate) async fn check(
         is_table: found.try_get("is_table")?,
         persistence: found.try_get("persistence")?,
         row_security: found.try_get("row_security")?,
+        closed_schema: found.try_get("closed_schema")?,
         missing_rights: found.try_get("missing_rights")?,
     };
     if let Some(complaint) = found.complaint(table) {
@@ -61,6 +63,7 @@ struct Found {
     is_table: Option<bool>,
     persistence: Option<String>,
     row_security: Option<bool>,
+    closed_schema: Option<String>,
     missing_rights: Vec<String>,
 }
 
@@ -78,6 +81,12 @@ impl Found {
                 quoted(&self.user)
             );
             (ErrorKind::ReadOnly, text)
+        } else if let (None, Some(schema)) = (self.is_table, &self.closed_schema) {
+            let (schema, user) = (quoted(schema), quoted(&self.user));
+            let text = format!(
+                "{user} has no right to look into the schema {schema}: GRANT USAGE ON SCHEMA {schema} TO {user}"
+            );
+            (ErrorKind::Denied, text)
         } else if self.is_table.is_none() {
             let text = format!(
                 "the table {table} is missing: run `distlock migrate --store URL`, call migrate(), or apply what `distlock schema --for postgres` prints"

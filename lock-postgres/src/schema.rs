@@ -48,6 +48,11 @@ impl Table {
         Ok(self)
     }
 
+    /// The name, if the search path is to find the schema.
+    pub(crate) fn bare_name(&self) -> Option<&str> {
+        self.schema.is_none().then_some(&self.name)
+    }
+
     /// The quoted schema, if one was given.
     pub(crate) fn quoted_schema(&self) -> Option<String> {
         self.schema.as_deref().map(quoted)

@@ -24,20 +24,17 @@ pub(crate) struct Server {
     limit: Duration,
     table: Table,
     statements: Statements,
-    /// The connections of [`Lane::Taking`].
-    taking: Connections<PgConnection>,
-    /// The connections of [`Lane::Holding`].
-    holding: Connections<PgConnection>,
+    connections: Connections<PgConnection>,
     /// The store was found usable. Only success is remembered.
     checked: AtomicBool,
 }
 
-/// Which connections serve a request. What keeps or frees a lock never waits behind tries that hang on a locked row.
+/// Whose places a request takes. What keeps or frees a lock never waits behind tries that hang on a locked row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lane {
     /// Tries to take a lock, and what operators ask.
     Taking,
-    /// Renewals and releases.
+    /// Renewals and releases, from the reserve.
     Holding,
 }
 
@@ -60,8 +57,7 @@ impl Server {
             limit,
             statements: Statements::new(&table),
             table,
-            taking: Connections::new(max_connections),
-            holding: Connections::new(max_connections),
+            connections: Connections::new(max_connections),
             checked: AtomicBool::new(false),
         }
     }
@@ -77,7 +73,7 @@ impl Server {
     /// Opens a connection for later, so that a wrong address or password is found now.
     pub(crate) async fn warm_up(&self) -> Result<()> {
         let limit = self.connect_limit();
-        let connection = self.taking.take(limit, || self.open(limit)).await?;
+        let connection = self.connections.take(limit, || self.open(limit)).await?;
         connection.keep();
         Ok(())
     }
@@ -166,13 +162,13 @@ impl Server {
         request: &R,
         began: Instant,
     ) -> Result<Taken<'_, PgConnection>> {
-        let connections = match R::LANE {
-            Lane::Taking => &self.taking,
-            Lane::Holding => &self.holding,
-        };
         let left = || self.connect_limit().saturating_sub(began.elapsed());
         let patience = request.patience(self.limit).min(left());
-        connections.take(patience, || self.open(left())).await
+        let open = || self.open(left());
+        match R::LANE {
+            Lane::Taking => self.connections.take(patience, open).await,
+            Lane::Holding => self.connections.take_reserved(patience, open).await,
+        }
     }
 
     /// Somewhat less than the operation limit, so that whoever waits is still told why.
@@ -210,8 +206,7 @@ impl fmt::Debug for Server {
             .field("database", &self.options.get_database())
             .field("user", &self.options.get_username())
             .field("table", &format_args!("{}", self.table))
-            .field("taking", &self.taking)
-            .field("holding", &self.holding)
+            .field("connections", &self.connections)
             .finish_non_exhaustive()
     }
 }

@@ -188,6 +188,26 @@ async fn more_callers_than_connections_wait_their_turn() {
 }
 
 #[tokio::test]
+async fn one_who_takes_renews_and_releases_needs_one_connection() {
+    let mut store = Store::new("one").await;
+    let backend = store.backend();
+    for name in ["a", "b", "c"] {
+        let (held, _) = acquire(&backend, name).await;
+        let lease = held.lease_id();
+        let renewed = backend.renew(&[(lease.clone(), LEASE)]).await.remove(0);
+        assert_eq!(renewed.unwrap(), Renewal::Renewed);
+        let released = backend.release(&lease, Duration::ZERO).await.unwrap();
+        assert_eq!(released, Release::Released);
+    }
+    let sessions = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}'",
+        store.table
+    );
+    assert_eq!(store.value::<i64>(&sessions).await, 1);
+    store.close().await;
+}
+
+#[tokio::test]
 async fn releases_and_renewals_do_not_wait_behind_tries_that_hang() {
     let mut store = Store::new("lanes").await;
     let builder = store.builder().operation_limit(Duration::from_secs(60));

@@ -171,6 +171,25 @@ async fn a_missing_right_is_denied_and_named() {
 }
 
 #[tokio::test]
+async fn a_schema_that_may_not_be_looked_into_is_denied_and_not_missing() {
+    let mut store = Store::new("usage").await;
+    let (role, options) = store.role().await;
+    let schema = unique("closed");
+    let table = Table::new("locks").unwrap();
+    let builder = PostgresBackend::builder().table(table.clone().in_schema(&schema).unwrap());
+    let owner = builder.for_options(store.options()).unwrap();
+    owner.migrate().await.unwrap();
+    let options = options.options([("search_path", &schema)]);
+    let builder = PostgresBackend::builder().table(table);
+    let backend = builder.for_options(options).unwrap();
+    let error = backend.try_acquire(&request("job")).await.unwrap_err();
+    let fix = format!("GRANT USAGE ON SCHEMA \"{schema}\" TO \"{role}\"");
+    assert_is(&error, ErrorKind::Denied, &fix);
+    store.run(&format!("DROP SCHEMA {schema} CASCADE")).await;
+    store.close().await;
+}
+
+#[tokio::test]
 async fn a_role_that_may_not_create_can_migrate_what_is_there() {
     let mut store = Store::new("create").await;
     let (role, options) = store.role().await;

@@ -116,6 +116,7 @@ async fn after_a_call_that_met_silence_the_next_ones_use_new_connections() {
     let next = clock::timeout(LONG, backend.try_acquire(&job)).await;
     assert!(granted(&next.expect("silence again").unwrap()).is_some());
     let lease = held.lease_id();
+    proxy.fall_silent();
     let met = clock::timeout(SHORT, backend.release(&lease, Duration::ZERO)).await;
     assert!(met.is_none(), "{met:?}");
     let next = clock::timeout(LONG, backend.release(&lease, Duration::ZERO)).await;

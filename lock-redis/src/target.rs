@@ -33,6 +33,16 @@ impl Target {
                 "it has a part after #: certificates are always checked".to_owned(),
             ));
         }
+        if [url.path(), url.query().unwrap_or_default()]
+            .iter()
+            .any(|part| part.contains('@'))
+        {
+            // What stands before it may be a part of the password, and is not to be shown.
+            return Err(bad(
+                "an @ stands behind the host: in a password write %3F for ?, %2F for /, %40 for @"
+                    .to_owned(),
+            ));
+        }
         let mut prefix = None;
         let mut rest = Vec::new();
         for (key, value) in url.query_pairs() {
@@ -40,11 +50,17 @@ impl Target {
                 "lock_prefix" if prefix.is_none() => prefix = Some(Prefix::new(&value)?),
                 "protocol" if rest.is_empty() => rest.push((key.into_owned(), value.into_owned())),
                 "lock_prefix" | "protocol" => return Err(bad(format!("it has {key} twice"))),
-                key => {
+                key if key.len() <= 32
+                    && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') =>
+                {
                     return Err(bad(format!(
-                        "its parameter \"{}\" is unknown: there are lock_prefix and protocol",
-                        key.escape_debug()
+                        "its parameter \"{key}\" is unknown: there are lock_prefix and protocol"
                     )));
+                }
+                _ => {
+                    return Err(bad(
+                        "it has unknown parameters: there are lock_prefix and protocol".to_owned(),
+                    ));
                 }
             }
         }
@@ -101,6 +117,10 @@ mod tests {
             "redis://:s3cret@localhost?lock_prefix=a&lock_prefix=b",
             "rediss://:s3cret@localhost#insecure",
             "redis://me@localhost",
+            "redis://me:12?s3cret@localhost",
+            "redis://me:12/s3cret@localhost",
+            "redis://me:12?lock_prefix={s3cret@localhost",
+            "redis://localhost?S3cret=s3cret",
         ] {
             let Err(error) = Target::parse(url) else {
                 panic!("{url} was taken");

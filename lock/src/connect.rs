@@ -62,11 +62,20 @@ pub async fn open(url: &str) -> Result<Arc<dyn LockAdmin>> {
         )),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(feature_is_off("sqlite")),
-        scheme => Err(unknown(&format!(
-            "with the scheme \"{}\"",
-            scheme.escape_debug()
-        ))),
+        scheme if is_scheme(scheme) => Err(unknown(&format!("with the scheme \"{scheme}\""))),
+        // Whatever it is, it may be a password.
+        _ => Err(unknown("without a scheme")),
     }
+}
+
+/// Whether it can be nothing but a scheme.
+fn is_scheme(text: &str) -> bool {
+    let letter = |c: char| c.is_ascii_lowercase();
+    text.len() <= 16
+        && text.starts_with(letter)
+        && text
+            .chars()
+            .all(|c| letter(c) || c.is_ascii_digit() || "+-.".contains(c))
 }
 
 fn unknown(what: &str) -> Error {

@@ -22,6 +22,8 @@ async fn an_unknown_scheme_is_refused_and_the_url_is_not_repeated() {
         "memory:canary",
         "",
         ":canary",
+        "PASSWORD=canary postgres://me@host/db",
+        "canary@host:5432/db",
     ] {
         let error = open(url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{url}");

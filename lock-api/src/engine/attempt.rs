@@ -204,7 +204,9 @@ async fn settle(
 fn timed_out(limit: Duration) -> Error {
     Error::new(
         ErrorKind::Timeout,
-        format!("no answer within {limit:?}; if the lock was granted meanwhile, it is released"),
+        format!(
+            "no answer within {limit:?}; if the lock is granted all the same, it is given back, at the latest at the end of its lease"
+        ),
     )
 }
 

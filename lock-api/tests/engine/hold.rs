@@ -85,6 +85,16 @@ async fn at_least_for_holds_for_dropped_guards_too_and_not_beyond_a_longer_job()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lock_for_a_job_that_did_not_start_does_not_rest() {
+    let backend = Scripted::default();
+    let (_locks, lock) = lock(&backend);
+    let guard = lock.at_least_for(9 * SECOND).try_acquire().await.unwrap();
+    let released = guard.acquired().unwrap().release_unused().await.unwrap();
+    assert_eq!(released, Release::Released);
+    assert_eq!(backend.state("job").await, LockState::Free);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_nobody_used_does_not_rest() {
     let backend = Scripted::on_acquire([Fault::LostAnswer]);
     let (locks, lock) = lock(&backend);

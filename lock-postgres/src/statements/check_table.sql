@@ -1,4 +1,4 @@
--- The session, the table and our rights on it. $1 the quoted name of the table
+-- The session, the table and our rights on it. $1 the quoted name of the table, $2 its bare name if the search path is to find it
 SELECT
     current_setting('distlock.direct', true) IS NOT DISTINCT FROM 'on' AS direct,
     pg_is_in_recovery() AS in_recovery,
@@ -7,6 +7,19 @@ SELECT
     class.relkind IN ('r', 'p') AS is_table,
     class.relpersistence::text AS persistence,
     row_security_active(class.oid) AS row_security,
+    -- In a schema of the search path without USAGE a table looks as if it were missing.
+    (
+        SELECT namespace.nspname::text
+        FROM pg_catalog.pg_class AS hidden
+        JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid = hidden.relnamespace
+        WHERE hidden.relname = $2
+          AND namespace.nspname IN (
+              SELECT replace(btrim(part, ' "'), '$user', current_user)
+              FROM unnest(string_to_array(current_setting('search_path'), ',')) AS part
+          )
+          AND NOT has_schema_privilege(namespace.oid, 'USAGE')
+        LIMIT 1
+    ) AS closed_schema,
     ARRAY(
         SELECT privilege
         FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS privilege

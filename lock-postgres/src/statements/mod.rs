@@ -34,7 +34,7 @@ pub(crate) trait Request: Sync {
     /// Whether the store must have been found usable before.
     const CHECKED: bool;
 
-    /// Which connections serve it.
+    /// Whose place it takes.
     const LANE: Lane;
 
     /// How long it may wait for a connection where a call may take `limit`: not so long that it is sent for a caller
