@@ -41,10 +41,10 @@ const TABLE: [Line; 22] = {
             8,
             ReadOnly,
             None,
-            "the file cannot be written: give this user the right to write it and its folder, and leave mode=ro out",
+            "the file cannot be written: give this user the right to write it, the -wal and -shm beside it and their folder, and leave mode=ro out",
         ),
         (9, Unavailable, None, "the statement was interrupted"),
-        (10, Unavailable, Unknown, "the disk failed"),
+        (10, Unavailable, Unknown, "the disk failed, or is full"),
         (
             11,
             Config,
@@ -56,7 +56,7 @@ const TABLE: [Line; 22] = {
             14,
             Config,
             None,
-            "the file, or its -wal and -shm beside it, cannot be opened: their folder must be writable too",
+            "the file, or its -wal and -shm beside it, cannot be opened: their folder must be writable too, and the process must have file descriptors left",
         ),
         (
             15,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use distlock_api::{AcquireRequest, Attempt, Held};
+use distlock_api::{AcquireRequest, Attempt, Effect, Held};
 use sqlx::PgConnection;
 
 use super::{Request, Statements, fencing_token, micros, remaining, safe};
@@ -99,7 +99,7 @@ impl Acquire<'_> {
 
     fn acquired(&self, fence: i64) -> sqlx::Result<Attempt> {
         Ok(Attempt::Acquired {
-            fencing_token: Some(fencing_token(self.0.name.as_str(), fence)?),
+            fencing_token: Some(fencing_token(self.0.name.as_str(), fence, Effect::Unknown)?),
         })
     }
 }

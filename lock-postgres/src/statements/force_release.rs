@@ -1,4 +1,4 @@
-use distlock_api::{FencingToken, ForceRelease, LockName};
+use distlock_api::{Effect, FencingToken, ForceRelease, LockName};
 use sqlx::PgConnection;
 
 use super::{Request, Statements, fencing_token, safe};
@@ -37,7 +37,7 @@ impl Request for Forced<'_> {
                 Some((true, was, _)) => return Ok(ForceRelease::Freed { was }),
                 Some((false, _, fence)) if only_if.is_some_and(|asked| asked != fence) => {
                     return Ok(ForceRelease::OtherFence {
-                        current: Some(fencing_token(self.name.as_str(), fence)?),
+                        current: Some(fencing_token(self.name.as_str(), fence, Effect::None)?),
                     });
                 }
                 // It fits and was not freed: it was changed under our hands, so look again.

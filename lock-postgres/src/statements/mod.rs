@@ -101,11 +101,11 @@ fn remaining(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0)).min(MAX_LEASE)
 }
 
-/// A stored fencing token. The statement that read it may have changed something before.
-fn fencing_token(name: &str, fence: i64) -> sqlx::Result<FencingToken> {
+/// A stored fencing token; `effect` is what the statement that read it may have had.
+fn fencing_token(name: &str, fence: i64, effect: Effect) -> sqlx::Result<FencingToken> {
     match u64::try_from(fence) {
         Ok(fence) => Ok(FencingToken::new(fence)),
-        Err(_) => Err(damaged(name, "has a negative fence", Effect::Unknown)),
+        Err(_) => Err(damaged(name, "has a negative fence", effect)),
     }
 }
 

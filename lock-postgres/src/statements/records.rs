@@ -48,7 +48,7 @@ fn record(row: Row) -> sqlx::Result<LockRecord> {
             Effect::None,
         )
     })?;
-    let fence = fencing_token(name.as_str(), fence)?;
+    let fence = fencing_token(name.as_str(), fence, Effect::None)?;
     let mut record = LockRecord::new(name);
     record.state = match (left > 0, resting) {
         (false, _) => LockState::Free,
