@@ -1,14 +1,15 @@
+use std::error::Error;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use distlock::LockName;
 use distlock::options::{MAX_LEASE, MIN_AT_LEAST, MIN_LEASE};
 
 use crate::duration;
 use crate::exit::Failure;
-use crate::output;
+use crate::output::{self, may_be_secret};
 use crate::store::StoreArgs;
 
 /// Runs a command under a lock that machines share, so that it runs once at a time.
@@ -63,8 +64,8 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) conflict_exit_code: u8,
 
-    /// How long before the end of the lock a running command gets TERM; KILL comes at the end [default: 10s, or a
-    /// third of --at-most if that is shorter].
+    /// How long before the end of the lock a running command gets TERM; KILL comes at the end. At most nine tenths
+    /// of --at-most [default: 10s, or a third of --at-most if that is shorter].
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
 
@@ -153,7 +154,7 @@ pub(crate) fn parse() -> Result<Option<Command>, Failure> {
             output::print(&error.render().to_string())?;
             return Ok(None);
         }
-        Err(error) => return Err(Failure::new(usage_line(&error))),
+        Err(error) => return Err(Failure::new(usage_line(&error, std::env::args_os()))),
     };
     if let Command::Run(run) = &command {
         run.check()?;
@@ -172,9 +173,9 @@ impl RunArgs {
                 "--at-least is longer than --at-most: make it shorter, or --at-most longer",
             ));
         }
-        if self.kill_after.is_some_and(|kill| kill >= at_most) {
+        if self.kill_after.is_some_and(|kill| kill > at_most * 9 / 10) {
             return Err(Failure::new(
-                "--kill-after must be shorter than --at-most: the command would be stopped as soon as it starts",
+                "--kill-after may be at most nine tenths of --at-most: the command would be stopped as soon as it starts",
             ));
         }
         Ok(())
@@ -208,22 +209,20 @@ fn in_range(value: Duration, least: Duration) -> Result<Duration, String> {
 }
 
 /// clap's paragraphs as one line: what is wrong, without the usage that follows it.
-///
-/// What looks like a URL is cut, because it may be one with a password, given in the wrong place.
-fn usage_line(error: &clap::Error) -> String {
+fn usage_line(error: &clap::Error, mut args: impl Iterator<Item = OsString>) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let end = text
         .find("\nUsage:")
         .or(text.find("\nFor more information"));
-    let words: Vec<&str> = text[..end.unwrap_or(text.len())]
-        .split_whitespace()
-        .collect();
-    let line = words
-        .iter()
-        .map(|word| cut_url(word))
-        .collect::<Vec<_>>()
-        .join(" ");
+    let words = text[..end.unwrap_or(text.len())].split_whitespace();
+    let mut line = words.collect::<Vec<_>>().join(" ");
+    // A word that is out of place may also be the rest of a URL with a blank in it.
+    let is_rest = is_word_out_of_place(error)
+        && args.any(|argument| may_be_secret(&argument.to_string_lossy()));
+    if is_rest || may_be_secret(&line) {
+        line = without_values(error);
+    }
     match error.kind() {
         ErrorKind::UnknownArgument => {
             format!("{line} (a command to run goes after --; try distlock --help)")
@@ -232,13 +231,36 @@ fn usage_line(error: &clap::Error) -> String {
     }
 }
 
-fn cut_url(word: &str) -> String {
-    match word.split_once("://") {
-        Some((scheme, rest)) => {
-            let quote = if rest.ends_with('\'') { "'" } else { "" };
-            format!("{scheme}://…{quote}")
+fn is_word_out_of_place(error: &clap::Error) -> bool {
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            context(error, ContextKind::InvalidArg).is_some_and(|word| !word.starts_with('-'))
         }
-        None => word.to_owned(),
+        kind => kind == ErrorKind::InvalidSubcommand,
+    }
+}
+
+/// What is wrong, without a word of what was given.
+fn without_values(error: &clap::Error) -> String {
+    let what = error.kind().as_str().unwrap_or("wrong usage");
+    let mut line = format!("{what}, not shown because it may be part of a URL with a password");
+    if matches!(
+        error.kind(),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation
+    ) {
+        line += &context(error, ContextKind::InvalidArg)
+            .map_or_else(String::new, |option| format!(": {option}"));
+        line += &error
+            .source()
+            .map_or_else(String::new, |reason| format!(": {reason}"));
+    }
+    line
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text),
+        _ => None,
     }
 }
 
@@ -248,8 +270,9 @@ mod tests {
 
     fn parse(args: &[&str]) -> Result<RunArgs, String> {
         let run = ["distlock", "run", "--name", "n"];
-        let parsed = Cli::try_parse_from(run.iter().chain(args));
-        let cli = parsed.map_err(|error| usage_line(&error))?;
+        let all = run.iter().chain(args).map(OsString::from);
+        let parsed = Cli::try_parse_from(all.clone());
+        let cli = parsed.map_err(|error| usage_line(&error, all))?;
         let Command::Run(run) = cli.command else {
             unreachable!("run was asked for")
         };
@@ -283,8 +306,8 @@ mod tests {
                 "--at-least is longer",
             ),
             (
-                &["--at-most", "1s", "-k", "1s"],
-                "--kill-after must be shorter",
+                &["--at-most", "1s", "-k", "901ms"],
+                "--kill-after may be at most nine tenths",
             ),
             (&["--at-most", "9ms", "-k", "1ms"], "too short"),
             (&["--at-most", "1s", "--at-least", "999us"], "too short"),
@@ -300,10 +323,42 @@ mod tests {
     }
 
     #[test]
-    fn a_usage_error_shows_no_url() {
-        let error = parse(&["postgres://me:canary@host/db?password=canary"]).err();
-        let error = error.expect("no such argument");
-        assert!(!error.contains("canary"), "{error}");
-        assert!(error.contains("postgres://…"), "{error}");
+    fn nine_tenths_of_the_time_may_be_left_for_the_end() {
+        let run = parse(&["--at-most", "1s", "-k", "900ms", "--", "true"]).unwrap();
+        assert_eq!(run.kill_after, Some(Duration::from_millis(900)));
+    }
+
+    #[test]
+    fn a_usage_error_shows_nothing_that_may_be_a_password() {
+        for args in [
+            &["postgres://me:canary@host/db?password=canary"][..],
+            &["postgres://me:can canary@host/db"],
+            &["me:canary@host"],
+            &["canary", "me@host"],
+            &["--store", "postgres://me:blank", "canary", "word@host"],
+            &["--at-most", "postgres://me:canary"],
+            &["--postgres://me:canary@host"],
+            &["-E", "canary@1"],
+        ] {
+            let error = parse(args).err().expect("no such argument");
+            assert!(!error.contains("canary"), "{args:?}: {error}");
+            assert!(!error.contains("postgres"), "{args:?}: {error}");
+            assert!(error.contains("not shown"), "{args:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_usage_error_names_what_cannot_be_a_password() {
+        for (args, part) in [
+            (&["--store", "redis://host", "--wat"][..], "--wat"),
+            (&["word"], "word"),
+            (
+                &["--at-most", "me@9"],
+                "--at-most <DURATION>: not a duration",
+            ),
+        ] {
+            let error = parse(args).err().expect(part);
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

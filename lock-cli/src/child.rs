@@ -49,14 +49,17 @@ impl Child {
         };
     }
 
-    /// Whether anything in the child's own group is left, the child itself or what it started.
+    /// Whether anything in the child's own group is left: for when the child itself has ended.
     pub(crate) fn group_is_left(&self) -> bool {
-        self.group.is_some_and(|group| killpg(group, None).is_ok())
+        self.group.is_some_and(|group| {
+            reap(group);
+            killpg(group, None).is_ok()
+        })
     }
 
     /// Goes through what happened to the child since the last time; how it ended, if it has.
     ///
-    /// A child that was stopped takes distlock with it, as the shell that started distlock expects.
+    /// A child that the terminal has stopped takes distlock with it, as the shell that started distlock expects.
     pub(crate) fn catch_up(&mut self) -> Result<Option<Exit>, Failure> {
         loop {
             match waitpid(
@@ -91,18 +94,37 @@ impl Child {
     }
 
     fn stopped(&mut self, by: Signal) {
+        let wants_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
+        // SIGSTOP is an administrator's or a debugger's, not job control: no shell waits for us to stop as well.
+        if by != Signal::SIGTSTP && !wants_terminal {
+            return;
+        }
         // Without a terminal there is no shell that could continue us, and the end of the lock must be watched.
         let Some(terminal) = &mut self.terminal else {
             return;
         };
-        let wants_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
         let group = self.group.unwrap_or_else(getpgrp);
         if wants_terminal && terminal.lend_to(group) {
             return self.send(Signal::SIGCONT);
         }
-        terminal.take_back();
-        if !terminal.stop_ourselves() {
+        // While we are stopped nobody watches the end of the lock: a member that ignores the terminal's stop must not
+        // run on.
+        self.send(Signal::SIGSTOP);
+        if !self.terminal.as_mut().is_some_and(Terminal::stop_ourselves) {
             self.resume();
+        }
+    }
+}
+
+/// As process 1, or as a "subreaper", distlock is the parent of every orphan: those of the group that have ended would
+/// stay in it.
+fn reap(group: Pid) {
+    let any_member = Pid::from_raw(-group.as_raw());
+    loop {
+        match waitpid(any_member, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => return,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return,
         }
     }
 }

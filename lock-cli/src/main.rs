@@ -1,9 +1,9 @@
 //! `distlock`: runs a command under a distributed lock, and shows who holds which.
 //!
 //! The pieces, in the order in which a run goes through them: `args` (what was asked, checked before anything is
-//! touched), `store` (which store), `run` (the lock around the child), `child`, `terminal` and `signals` (the process
-//! under the lock), `exit` (how it all ends). `show`, `list`, `schema` and `migrate` are the other commands, `output`
-//! is what they print.
+//! touched), `store` (which store), `run` (the lock around the child), `supervise` (the child's end, or the lock's),
+//! `child`, `terminal` and `signals` (the process under the lock), `exit` (how it all ends). `show`, `list`, `schema`
+//! and `migrate` are the other commands, `output` is what they print.
 
 mod args;
 mod child;
@@ -17,6 +17,7 @@ mod schema;
 mod show;
 mod signals;
 mod store;
+mod supervise;
 mod terminal;
 
 use std::process::ExitCode;

@@ -8,9 +8,11 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
-/// One line on stderr. Nothing is left to do where that fails.
+/// One line on stderr, written at once so that it stays one among those of others. Nothing is left to do where that
+/// fails.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "distlock: {}", one_line(text));
+    let line = format!("distlock: {}\n", one_line(text));
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Text on stdout. A reader that has gone away, such as `head`, is no failure.
@@ -55,6 +57,11 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
 pub(crate) fn visible(text: &str) -> String {
     let parts = text.split('\'').map(|part| part.escape_debug().to_string());
     parts.collect::<Vec<_>>().join("'")
+}
+
+/// Whether a text may be a URL, or a piece of one, with a password in it.
+pub(crate) fn may_be_secret(text: &str) -> bool {
+    text.contains("://") || text.contains('@')
 }
 
 /// An instant as UTC and as the local clock shows it: `2026-12-01T00:10:00Z (local 01:10:00 +01:00)`, with the local

@@ -2,7 +2,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use distlock::options::OPERATION_LIMIT;
-use distlock::{Acquisition, Error, Guard, Held, Locks, Release, clock};
+use distlock::{Acquisition, Guard, Held, Locks, Release, clock};
 use nix::sys::signal::Signal;
 
 use crate::args::RunArgs;
@@ -11,12 +11,10 @@ use crate::duration;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, complain, visible};
 use crate::signals::Signals;
+use crate::supervise::supervise;
 
 /// The longest time between TERM and KILL, unless it was asked for.
 const KILL_AFTER: Duration = Duration::from_secs(10);
-
-/// How often a group that is being stopped is looked at.
-const SWEEP: Duration = Duration::from_millis(20);
 
 /// Runs the command under the lock.
 pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
@@ -36,43 +34,56 @@ pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
     let mut signals = Signals::listen()?;
     let locks = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(ended_by(signal, &args)),
+        signal = signals.next() => return Err(ended_by(signal, &args)),
         backend = store.open() => Locks::from_arc(backend?),
     };
-    let ended = under_lock(&args, &locks, &mut signals).await;
+    let Ended { end, release } = under_lock(&args, &locks, &mut signals).await;
     // What was cut off in mid-request is given back before we go, and a release that failed is tried again.
     let pending = locks.shutdown(OPERATION_LIMIT).await;
-    let Ended { exit, unreleased } = ended?;
-    if let Err(pending) = pending {
-        let name = visible(args.name.as_str());
-        let reason = unreleased.unwrap_or(pending);
-        complain(&format!(
-            "warning: lock \"{name}\" may stay held until --at-most is over: {reason}"
-        ));
+    // Nothing is said before: a full pipe would keep the lock from others.
+    let exit = end.unwrap_or_else(Failure::tell);
+    if let Some(warning) = warning(&args, exit, release, pending) {
+        complain(&format!("warning: {warning}"));
     }
     Ok(exit)
 }
 
-/// How a run ended, and why the lock could not be given back at once.
+/// How a run ended.
 struct Ended {
-    exit: Exit,
-    unreleased: Option<Error>,
+    end: Result<Exit, Failure>,
+    /// What came of the release, where a command ran under the lock or the release failed.
+    release: Option<distlock::Result<Release>>,
 }
 
-impl From<Exit> for Ended {
-    fn from(exit: Exit) -> Self {
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
         Self {
-            exit,
-            unreleased: None,
+            end: Err(failure),
+            release: None,
         }
     }
 }
 
-async fn under_lock(
-    args: &RunArgs,
-    locks: &Locks,
-    signals: &mut Signals,
-) -> Result<Ended, Failure> {
+async fn under_lock(args: &RunArgs, locks: &Locks, signals: &mut Signals) -> Ended {
+    let guard = match acquire(args, locks, signals).await {
+        Ok(guard) => guard,
+        Err(failure) => return failure.into(),
+    };
+    match start(args, &guard, signals) {
+        Ok(child) => {
+            let end = see_through(args, child, &guard, signals).await;
+            let release = Some(guard.release().await);
+            Ended { end, release }
+        }
+        // Nothing ran that others would have to keep their distance from.
+        Err(failure) => Ended {
+            end: Err(failure),
+            release: guard.release_unused().await.err().map(Err),
+        },
+    }
+}
+
+async fn acquire(args: &RunArgs, locks: &Locks, signals: &mut Signals) -> Result<Guard, Failure> {
     let mut lock = locks.lock(&args.name)?;
     if let Some(at_most) = args.at_most {
         lock = lock.at_most_for(at_most);
@@ -82,124 +93,80 @@ async fn under_lock(
     }
     let acquisition = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(ended_by(signal, args).into()),
+        signal = signals.next() => return Err(ended_by(signal, args)),
         acquisition = lock.try_acquire() => acquisition?,
     };
     match acquisition {
-        Acquisition::Acquired(guard) => {
-            let exit = with_guard(args, &guard, signals).await;
-            let exit = exit.unwrap_or_else(Failure::tell);
-            let unreleased = give_back(guard, exit).await;
-            Ok(Ended { exit, unreleased })
-        }
-        Acquisition::Held(held) => {
-            complain(&describe(args, &held));
-            Ok(Exit::Conflict(args.conflict_exit_code).into())
-        }
+        Acquisition::Acquired(guard) => Ok(guard),
+        Acquisition::Held(held) => Err(Failure {
+            exit: Exit::Conflict(args.conflict_exit_code),
+            text: describe(args.name.as_str(), &held),
+        }),
         // A run without a tick is answered by no other kind of refusal.
         refused => Err(Failure::new(format!("unexpected answer: {refused:?}"))),
     }
 }
 
-/// Starts the child, and sees it through to its end.
-async fn with_guard(args: &RunArgs, guard: &Guard, signals: &mut Signals) -> Result<Exit, Failure> {
+/// Starts the child, unless something speaks against it by now.
+fn start(args: &RunArgs, guard: &Guard, signals: &mut Signals) -> Result<Child, Failure> {
     if let Some(signal) = signals.pending() {
-        return Ok(ended_by(signal, args));
+        return Err(ended_by(signal, args));
     }
     if !guard.is_valid() {
-        complain(&format!(
-            "the time of lock \"{}\" was up before the command could be started: give a longer --at-most",
-            visible(args.name.as_str())
-        ));
-        return Ok(Exit::Stopped);
+        return Err(Failure {
+            exit: Exit::Stopped,
+            text: format!(
+                "the time of lock \"{}\" was up before the command could be started: give a longer --at-most",
+                visible(args.name.as_str())
+            ),
+        });
     }
     signals.listen_for_child()?;
-    let child = Child::spawn(command(args, guard), args.foreground)?;
-    let supervised = supervise(child, guard, kill_after(args), signals).await?;
-    if supervised == Exit::Stopped {
-        complain(&format!(
-            "the time of lock \"{}\" was up: the command was stopped{}",
-            visible(args.name.as_str()),
-            args.at_most.map_or_else(String::new, |at_most| format!(
-                "; it had {} of --at-most {}, the rest is --kill-after",
-                duration::show(at_most.saturating_sub(kill_after(args))),
-                duration::show(at_most)
-            ))
-        ));
-    }
-    Ok(supervised)
+    Child::spawn(command(args, guard), args.foreground)
 }
 
-/// Waits for the child's end: passes signals on, and stops it when the lock's time is up.
-async fn supervise(
-    mut child: Child,
+/// Sees the child through to its end.
+async fn see_through(
+    args: &RunArgs,
+    child: Child,
     guard: &Guard,
-    kill_after: Duration,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
-    let mut stopping = Stopping::No;
-    loop {
-        let until_term = guard.remaining().saturating_sub(kill_after);
-        tokio::select! {
-            biased;
-            _ = guard.lost(), if stopping < Stopping::Killed => {
-                stopping = Stopping::Killed;
-                child.send(Signal::SIGKILL);
-            }
-            () = clock::sleep(until_term), if stopping == Stopping::No => {
-                stopping = Stopping::Asked;
-                child.send(Signal::SIGTERM);
-                // A stopped process sees TERM only when it is continued.
-                child.send(Signal::SIGCONT);
-            }
-            signal = signals.next() => match signal {
-                Signal::SIGCHLD => match child.catch_up()? {
-                    Some(exit) if stopping == Stopping::No => return Ok(exit),
-                    Some(_) => {
-                        sweep(&child, guard).await;
-                        return Ok(Exit::Stopped);
-                    }
-                    None => {}
-                },
-                // After Ctrl-Z, or any other freeze. If the lock was lost meanwhile, the child must not run again.
-                Signal::SIGCONT if guard.is_valid() => child.resume(),
-                Signal::SIGCONT => {}
-                other => child.send(other),
-            },
-        }
+    let exit = supervise(child, guard, kill_after(args), signals).await?;
+    if exit != Exit::Stopped {
+        return Ok(exit);
     }
+    let text = format!(
+        "the time of lock \"{}\" was up: the command was stopped{}",
+        visible(args.name.as_str()),
+        args.at_most.map_or_else(String::new, |at_most| format!(
+            "; it had {} of --at-most {}, the rest is --kill-after",
+            duration::show(at_most.saturating_sub(kill_after(args))),
+            duration::show(at_most)
+        ))
+    );
+    Err(Failure { exit, text })
 }
 
-/// How far the child has been stopped because the lock's time is up.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stopping {
-    No,
-    Asked,
-    Killed,
-}
-
-/// What the child left in its group when it was stopped gets the same time to end.
-async fn sweep(child: &Child, guard: &Guard) {
-    while child.group_is_left() {
-        if !guard.is_valid() {
-            return child.send(Signal::SIGKILL);
-        }
-        clock::sleep(SWEEP.min(guard.remaining())).await;
-    }
-}
-
-async fn give_back(guard: Guard, exit: Exit) -> Option<Error> {
-    let name = visible(guard.name().as_str());
-    match guard.release().await {
-        Ok(Release::NotHeld { by }) if exit != Exit::Stopped => {
+/// What whoever reads stderr should know about a release that did not go as it should.
+fn warning(
+    args: &RunArgs,
+    exit: Exit,
+    release: Option<distlock::Result<Release>>,
+    pending: distlock::Result<()>,
+) -> Option<String> {
+    let name = visible(args.name.as_str());
+    match (release, pending) {
+        (Some(Err(reason)), Err(_)) | (_, Err(reason)) => Some(format!(
+            "lock \"{name}\" may stay held until --at-most is over: {reason}"
+        )),
+        (Some(Ok(Release::NotHeld { by })), Ok(())) if exit != Exit::Stopped => {
             let now = by.map_or_else(String::new, |by| format!(", now held by {}", visible(&by)));
-            complain(&format!(
-                "warning: lock \"{name}\" was lost before the command ended{now}: it may have run twice at a time"
-            ));
-            None
+            Some(format!(
+                "lock \"{name}\" was lost before the command ended{now}: it may have run twice at a time"
+            ))
         }
-        Ok(_) => None,
-        Err(error) => Some(error),
+        _ => None,
     }
 }
 
@@ -225,27 +192,45 @@ fn kill_after(args: &RunArgs) -> Duration {
     args.kill_after.unwrap_or(third.min(KILL_AFTER))
 }
 
-fn ended_by(signal: Signal, args: &RunArgs) -> Exit {
-    complain(&format!(
-        "{signal} came before the command under lock \"{}\" was started: it was not",
-        visible(args.name.as_str())
-    ));
-    Exit::Signal(signal as i32)
+fn ended_by(signal: Signal, args: &RunArgs) -> Failure {
+    Failure {
+        exit: Exit::Signal(signal as i32),
+        text: format!(
+            "{signal} came before the command under lock \"{}\" was started: it was not",
+            visible(args.name.as_str())
+        ),
+    }
 }
 
 /// `"nightly" is held by web1/42 until 2026-12-01T00:10:00Z (local …), 3.2 s left`
-fn describe(args: &RunArgs, held: &Held) -> String {
-    let mut text = format!("\"{}\" is ", visible(args.name.as_str()));
+fn describe(name: &str, held: &Held) -> String {
     let by = held.by.as_deref().map(visible);
-    text += &match (held.resting, by) {
-        (false, Some(by)) => format!("held by {by}"),
-        (false, None) => "held: it changed hands in this very moment".to_owned(),
-        (true, Some(by)) => format!("resting after a run of {by}"),
-        (true, None) => "resting after a run".to_owned(),
+    let (state, end) = match (held.resting, by) {
+        (false, Some(by)) => (format!("held by {by}"), ""),
+        (false, None) => ("held".to_owned(), ", and the store does not say by whom"),
+        (true, Some(by)) => (format!("resting after a run of {by}"), ""),
+        (true, None) => ("resting after a run".to_owned(), ""),
     };
-    if let Some(remaining) = held.remaining {
+    let until = held.remaining.map_or_else(String::new, |remaining| {
         let until = output::instant(clock::wall() + remaining);
-        text += &format!(" until {until}, {} left", output::left(remaining));
+        format!(" until {until}, {} left", output::left(remaining))
+    });
+    format!("\"{}\" is {state}{until}{end}", visible(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_store_does_not_say_is_not_made_up() {
+        let mut held = Held::default();
+        let text = "\"n\" is held, and the store does not say by whom";
+        assert_eq!(describe("n", &held), text);
+        held.remaining = Some(Duration::from_secs(3));
+        let text = describe("n", &held);
+        let end = ", 3.0 s left, and the store does not say by whom";
+        assert!(text.starts_with("\"n\" is held until 2"), "{text}");
+        assert!(text.ends_with(end), "{text}");
     }
-    text
 }

@@ -2,7 +2,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, Waker};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{self, SignalKind};
 
 use crate::exit::Failure;
@@ -48,7 +48,8 @@ impl Signals {
             self.add(Signal::SIGTSTP)?;
         }
         self.add(Signal::SIGCONT)?;
-        self.add(Signal::SIGCHLD)
+        self.add(Signal::SIGCHLD)?;
+        unblock(&[Signal::SIGTSTP, Signal::SIGCONT, Signal::SIGCHLD])
     }
 
     /// The next signal.
@@ -96,6 +97,15 @@ impl Signals {
         self.streams.push((signal, stream));
         Ok(())
     }
+}
+
+/// Whoever started distlock may have blocked some, and a blocked SIGCHLD would never tell that the child has ended.
+///
+/// It is enough that one thread of the process takes them.
+fn unblock(signals: &[Signal]) -> Result<(), Failure> {
+    let set: SigSet = signals.iter().copied().collect();
+    set.thread_unblock()
+        .map_err(|error| Failure::new(format!("cannot unblock signals: {error}")))
 }
 
 /// A set of signals as the kernel writes it: bit n - 1 for signal n.

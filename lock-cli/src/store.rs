@@ -10,6 +10,7 @@ use distlock::sqlite::SqliteBackend;
 use distlock::{Error, ErrorKind, LockAdmin, clock};
 
 use crate::exit::Failure;
+use crate::output::may_be_secret;
 
 /// How long an administrator's command waits for the store.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -136,10 +137,11 @@ fn stated(url: &str, source: &str) -> Result<Store, Failure> {
 
 fn first_line(path: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!(
-            "cannot read --store-file {}: {error}",
-            path.display()
-        ))
+        let path = path.display().to_string();
+        Failure::new(match may_be_secret(&path) {
+            true => format!("cannot read --store-file: {error}; give a path; URLs go to --store"),
+            false => format!("cannot read --store-file {path}: {error}"),
+        })
     })?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }

@@ -53,15 +53,16 @@ impl Terminal {
     }
 
     /// Makes distlock's own group the foreground one again, if it had lent it.
-    pub(crate) fn take_back(&mut self) {
+    fn take_back(&mut self) {
         if self.lent {
             self.lent = !self.set_foreground(self.own);
         }
     }
 
-    /// Stops distlock's own group, as Ctrl-Z does, until somebody continues it. Returns whether that was possible:
-    /// without a shell above us nobody would.
-    pub(crate) fn stop_ourselves(&self) -> bool {
+    /// Takes the foreground back and stops distlock's own group, as Ctrl-Z does, until somebody continues it. Returns
+    /// whether that was possible: without a shell above us nobody would.
+    pub(crate) fn stop_ourselves(&mut self) -> bool {
+        self.take_back();
         let (parent, own) = (getsid(Some(getppid())), getsid(None));
         let under_a_shell = own != Ok(getpid()) && parent == own;
         under_a_shell && kill(Pid::from_raw(0), Signal::SIGSTOP).is_ok()

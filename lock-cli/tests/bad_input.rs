@@ -68,7 +68,7 @@ fn options_that_are_missing_or_do_not_fit() {
         ),
         (
             &["--name", "n", "--at-most", "9s", "-k", "9s"],
-            "--kill-after must be shorter",
+            "--kill-after may be at most nine tenths",
         ),
         (&["--name", "n", "--at-most", "9s", "-E", "256"], "256"),
         (&["--name", "n", "--at-most", "9s", "-E", "-1"], "-1"),
@@ -195,6 +195,9 @@ fn a_url_in_the_wrong_place_is_not_shown() {
             "--store-file",
             "redis://:canary@h",
         ],
+        &["list", "--store-file", "redis://:canary@h"],
+        &["list", "postgres://u:blank canary@h/db"],
+        &["list", "--store", "postgres://u:blank", "canary", "x@h/db"],
     ] {
         let done = finish(distlock().args(args));
         assert_refused(&done, "");

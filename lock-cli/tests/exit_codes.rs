@@ -41,6 +41,16 @@ fn a_command_that_cannot_be_started_gives_126_or_127_and_leaves_the_lock_free() 
 }
 
 #[test]
+fn the_lock_does_not_rest_for_a_command_that_never_ran() {
+    let store = Store::sqlite();
+    let options = ["--at-most", "60s", "--at-least", "30s", "-E", "75"];
+    for (command, code) in [("/nowhere/command", 127), ("/", 126), ("true", 0)] {
+        let done = finish(&mut store.run(&options, &[command]));
+        assert_eq!(done.code, Some(code), "{done:?}");
+    }
+}
+
+#[test]
 fn a_held_lock_gives_0_or_the_chosen_code_and_says_who_has_it() {
     let store = Store::sqlite();
     let mut holder = Running::start(store.run(&["--at-most", "30s"], &HOLD));

@@ -4,12 +4,13 @@
 
 mod common;
 
+use std::io::Read;
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use common::{PATIENCE, Psql, Running, Store, assert_one_line, distlock, finish, is_alive};
+use common::{Done, PATIENCE, Psql, Running, Store, assert_one_line, distlock, finish, is_alive};
 use distlock::clock::Instant;
 use nix::sys::signal::Signal;
 
@@ -105,6 +106,59 @@ fn nothing_of_the_command_outlives_the_lock() {
     assert_eq!(run.line(), "ready");
     let done = run.finish();
     assert_eq!(done.code, Some(124), "{done:?}");
+}
+
+#[test]
+fn what_outlives_the_command_still_gets_signals() {
+    let store = Store::sqlite();
+    let left =
+        "trap '' TERM; trap 'echo usr1; exit' USR1; echo ready; while :; do sleep 0.05; done";
+    let script = format!("echo $$; ({left}) & wait");
+    let options = ["--at-most", "20s", "-k", "18s"];
+    let mut run = Running::start(store.run(&options, &["sh", "-c", &script]));
+    let child: i32 = run.line().parse().unwrap();
+    assert_eq!(run.line(), "ready");
+    while is_alive(child) {}
+    run.signal(Signal::SIGUSR1);
+    let done = run.finish();
+    assert_eq!(
+        (done.code, &*done.stdout),
+        (Some(124), "usr1\n"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn the_end_of_the_command_is_seen_where_its_signal_was_blocked() {
+    let store = Store::sqlite();
+    let mut command = Command::new("env");
+    command.args(["--block-signal=CHLD", env!("CARGO_BIN_EXE_distlock")]);
+    let run = Running::start(store.run_with(command, &["--at-most", "30s"], &["true"]));
+    let done = run.finish();
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+/// `yes` fills the pipe, and dies of TERM after 3 s.
+#[test]
+fn a_pipe_that_nobody_reads_does_not_keep_the_lock() {
+    let store = Store::sqlite();
+    let start = Instant::now();
+    let options = ["--at-most", "30s", "-k", "27s"];
+    let mut command = store.run(&options, &["sh", "-c", "yes >&2 & echo ready; wait"]);
+    let mut run = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 6];
+    run.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let next = store.run_when_free(&["true"]);
+    assert_eq!(next.code, Some(0), "{next:?}");
+    let free = start.elapsed();
+    assert!(free < Duration::from_secs(25), "{free:?}");
+    let done = Done::from(run.wait_with_output().unwrap());
+    assert_eq!(done.code, Some(124));
+    assert!(done.stderr.contains("the command was stopped"));
 }
 
 /// (C11) A server that accepts and says nothing holds the acquire up.

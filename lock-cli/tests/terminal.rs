@@ -8,7 +8,9 @@ use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use common::{PATIENCE, Store};
+use common::{PATIENCE, Store, finish};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
@@ -72,6 +74,57 @@ fn a_command_whose_lock_is_lost_while_it_is_stopped_never_goes_on() {
     shell.send("fg\n");
     shell.expect("the command was stopped");
     shell.expect_code(124);
+}
+
+/// The terminal stops `sh`, but not what it has started.
+#[test]
+fn what_ignores_the_terminals_stop_does_not_run_on_under_the_next_holder() {
+    let store = Store::sqlite();
+    let (name, log) = (store.name(), store.path("log"));
+    let mut shell = Shell::start(&store);
+    let worker = format!(
+        "trap \"\" TSTP; echo x > {log}; echo re\"\"ady; while echo x >> {log}; do sleep 0.05; done"
+    );
+    shell.send(&format!(
+        "distlock run --name {name} --at-most 4s -k 1s -- sh -c '({worker}) & wait'\n"
+    ));
+    shell.expect("ready");
+    shell.send(CTRL_Z);
+    shell.expect("Stopped");
+    let script = format!("wc -l < {log}; sleep 1; wc -l < {log}");
+    let next = store.run_when_free(&["sh", "-c", &script]);
+    let lines: Vec<&str> = next.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{next:?}");
+    assert_eq!(lines[0], lines[1], "lines, before and after a second");
+    shell.send("fg\n");
+    shell.expect("the command was stopped");
+    shell.expect_code(124);
+}
+
+/// The stop is an administrator's, not job control.
+#[test]
+fn a_command_that_is_stopped_by_sigstop_does_not_keep_distlock_from_watching_the_time() {
+    let store = Store::sqlite();
+    let file = store.path("pid");
+    let mut shell = Shell::start(&store);
+    shell.send(&format!(
+        "distlock run --name n --at-most 6s -k 1s -- sh -c 'echo $$ > {file}; echo re\"\"ady; exec sleep 1000'\n"
+    ));
+    shell.expect("ready");
+    let pid = std::fs::read_to_string(file).unwrap();
+    let pid = Pid::from_raw(pid.trim().parse().unwrap());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let status = format!("/proc/{pid}/status");
+    while !std::fs::read_to_string(&status)
+        .unwrap()
+        .contains("State:\tT")
+    {}
+    // Time enough for distlock to see it.
+    assert_eq!(finish(&mut store.command(&["show", "n"])).code, Some(0));
+    kill(pid, Signal::SIGCONT).unwrap();
+    shell.expect("the command was stopped");
+    shell.expect_code(124);
+    assert!(!shell.seen.contains("Stopped"), "{}", shell.seen);
 }
 
 #[test]
