@@ -14,7 +14,7 @@ use crate::{Capabilities, FencingToken, LockName, Result, Token};
 /// A backend whose store counts in coarser units rounds the ends of leases and lingers up, never down, and names the
 /// unit in its [`Capabilities`].
 ///
-/// Waiting, limits, clean-up, deadlines and `at_least_for` are the engine's, which stands above every backend alike.
+/// Limits, clean-up, deadlines and `at_least_for` are the engine's, which stands above every backend alike.
 ///
 /// # Cancel safety
 ///
