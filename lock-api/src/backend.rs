@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use crate::{Capabilities, FencingToken, LockName, Result, Token};
+use crate::{Capabilities, FencingToken, Findings, LockName, Result, Token};
 
 /// A store of locks: what whoever writes a backend starts with.
 ///
@@ -64,10 +64,11 @@ pub trait LockBackend: fmt::Debug + Send + Sync + 'static {
 /// As for [`LockBackend`].
 #[async_trait]
 pub trait LockAdmin: LockBackend {
-    /// Whether the store can be used as it is: reachable, writable, the schema there and right, the rights given.
+    /// Looks for whatever keeps the store from being used, or weakens a promise: the schema, the rights, the settings.
     ///
-    /// Touches no lock. The error says what to do.
-    async fn check(&self) -> Result<()>;
+    /// Touches no lock. Everything that can be seen at once is told at once, faults first, each with its fix. An error says
+    /// that the store could not be looked at: it is not reachable, say, or refuses the user.
+    async fn check(&self) -> Result<Findings>;
 
     /// Makes what [`check`](Self::check) finds missing. Safe to call again, and by many processes at once.
     async fn migrate(&self) -> Result<()>;

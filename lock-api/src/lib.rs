@@ -24,12 +24,14 @@
 
 pub mod clock;
 pub mod connections;
+pub mod exchange;
 pub mod options;
 
 mod backend;
 mod capabilities;
 mod engine;
 mod error;
+mod finding;
 mod guard;
 mod hold;
 mod locks;
@@ -43,6 +45,7 @@ pub use backend::{
 };
 pub use capabilities::{Capabilities, Scope};
 pub use error::{Effect, Error, ErrorKind, Operation, Result};
+pub use finding::{Finding, Findings, Severity};
 pub use guard::Guard;
 pub use hold::{Hold, Loss};
 pub use locks::{Acquisition, Lock, Locks, Outcome};

@@ -6,8 +6,8 @@ use crate::clock;
 use crate::engine::{Answer, Engine};
 use crate::options::LockOptions;
 use crate::{
-    Capabilities, Error, ErrorKind, Guard, Held, Hold, LockBackend, LockName, Loss, Operation,
-    Release, Result,
+    Capabilities, Error, ErrorKind, Guard, Held, Hold, LockAdmin, LockBackend, LockName, Loss,
+    Operation, Release, Result, Severity,
 };
 
 /// The locks of one store. Cloning is cheap, and clones share everything.
@@ -41,6 +41,25 @@ impl Locks {
     /// Locks in a store that is shared already.
     pub fn from_arc(backend: Arc<dyn LockBackend>) -> Self {
         Self(Engine::new(backend))
+    }
+
+    /// Locks in a store that is looked at first: a fault is an error, a warning goes to the log.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockAdmin::check`], and the first fault that it found.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: a dropped call leaves nothing but a connection that closes.
+    pub async fn checked(backend: Arc<dyn LockAdmin>) -> Result<Self> {
+        let findings = backend.check().await?;
+        for warning in findings.iter().filter(|f| f.severity == Severity::Warning) {
+            tracing::warn!(backend = backend.capabilities().backend, "{warning}");
+        }
+        let checked = findings.usable();
+        checked.map_err(|e| e.during(backend.capabilities().backend, Operation::Check))?;
+        Ok(Self::from_arc(backend))
     }
 
     /// A lock by its name, with options still to be set. No I/O happens here.

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::clock::{self, Instant};
 use crate::{
-    AcquireRequest, Attempt, Capabilities, FencingToken, ForceRelease, Held, LeaseId, LockAdmin,
-    LockBackend, LockName, LockRecord, LockState, Release, Renewal, Result, Scope,
+    AcquireRequest, Attempt, Capabilities, FencingToken, Findings, ForceRelease, Held, LeaseId,
+    LockAdmin, LockBackend, LockName, LockRecord, LockState, Release, Renewal, Result, Scope,
 };
 
 /// Locks in the memory of one process: for tests, for trying things out, and as the reference of what a backend does.
@@ -188,8 +188,8 @@ impl LockBackend for MemoryBackend {
 
 #[async_trait]
 impl LockAdmin for MemoryBackend {
-    async fn check(&self) -> Result<()> {
-        Ok(())
+    async fn check(&self) -> Result<Findings> {
+        Ok(Findings::default())
     }
 
     async fn migrate(&self) -> Result<()> {

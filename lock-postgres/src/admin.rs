@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use distlock_api::{
-    Error, ErrorKind, FencingToken, ForceRelease, LockAdmin, LockName, LockRecord, Operation,
-    Result, clock,
+    Error, ErrorKind, FencingToken, Findings, ForceRelease, LockAdmin, LockName, LockRecord,
+    Operation, Result, clock,
 };
 use sqlx::{AssertSqlSafe, PgConnection};
 
@@ -18,10 +18,11 @@ const MIGRATION: i64 = i64::from_be_bytes(*b"distlock");
 
 #[async_trait]
 impl LockAdmin for PostgresBackend {
-    async fn check(&self) -> Result<()> {
+    async fn check(&self) -> Result<Findings> {
         self.limited(Operation::Check, async {
             let mut connection = self.server().connect().await?;
-            self.usable(&mut connection).await
+            self.usable(&mut connection).await?;
+            Ok(Findings::default())
         })
         .await
     }
@@ -62,11 +63,7 @@ impl LockAdmin for PostgresBackend {
     ) -> Result<ForceRelease> {
         let force = async {
             let answered = self.server().ask(&Forced { name, only_if }).await?;
-            match (answered.answer, answered.doubt) {
-                // Perhaps it was the try in doubt that freed it.
-                (ForceRelease::NotHeld, Some(doubt)) => Err(doubt),
-                (answer, _) => Ok(answer),
-            }
+            answered.decided()
         };
         let forced = self.limited(Operation::ForceRelease, force).await;
         forced.map_err(|error| error.on(name))
@@ -79,7 +76,7 @@ impl LockAdmin for PostgresBackend {
                 let answered = self.server().ask(&Purge(free_for)).await?;
                 match answered.doubt {
                     // How many the try in doubt deleted is unknown.
-                    Some(doubt) => Err(doubt),
+                    Some(doubt) => Err(doubt.error),
                     None => Ok(answered.answer),
                 }
             };

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use distlock_api::exchange::Answered;
 use distlock_api::{
     AcquireRequest, Attempt, Capabilities, LeaseId, LockBackend, Operation, Release, Renewal,
     Result,
@@ -9,7 +10,6 @@ use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::builder::Builder;
-use crate::error;
 use crate::server::Server;
 use crate::statements::{Acquire, Released, Renew};
 
@@ -77,22 +77,12 @@ impl LockBackend for PostgresBackend {
 
     async fn try_acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         let answered = self.server.ask(&Acquire(request)).await;
-        let error = match answered {
-            Ok(answered) => match (answered.answer, answered.doubt) {
-                // The try in doubt may still be under way, and be granted after this refusal.
-                (Attempt::Held(_) | Attempt::TickDone { .. }, Some(doubt))
-                    if !error::told_by_server(&doubt) =>
-                {
-                    doubt
-                }
-                // A try in doubt does no harm to a grant: it is the same token's.
-                (attempt, _) => return Ok(attempt),
-            },
-            Err(error) => error,
-        };
-        Err(error
-            .during("postgres", Operation::Acquire)
-            .on(&request.name))
+        let decided = answered.and_then(Answered::<Attempt>::decided);
+        decided.map_err(|error| {
+            error
+                .during("postgres", Operation::Acquire)
+                .on(&request.name)
+        })
     }
 
     async fn renew(&self, leases: &[(LeaseId, Duration)]) -> Vec<Result<Renewal>> {
@@ -113,14 +103,7 @@ impl LockBackend for PostgresBackend {
 
     async fn release(&self, lease: &LeaseId, linger: Duration) -> Result<Release> {
         let answered = self.server.ask(&Released { lease, linger }).await;
-        let error = match answered {
-            Ok(answered) => match (answered.answer, answered.doubt) {
-                // Perhaps it was the try in doubt that released it.
-                (Release::NotHeld { .. }, Some(doubt)) => doubt,
-                (release, _) => return Ok(release),
-            },
-            Err(error) => error,
-        };
-        Err(error.during("postgres", Operation::Release).on(&lease.name))
+        let decided = answered.and_then(Answered::<Release>::decided);
+        decided.map_err(|error| error.during("postgres", Operation::Release).on(&lease.name))
     }
 }

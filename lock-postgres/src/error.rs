@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use distlock_api::exchange::{Again, Failed};
 use distlock_api::{Effect, Error, ErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 
@@ -215,26 +216,27 @@ fn from_server(error: sqlx::Error, fatal: Effect) -> Error {
     }
 }
 
-/// Whether the server itself told of the failure, so that the statement is over. Otherwise it may still run.
-pub(crate) fn told_by_server(error: &Error) -> bool {
-    let driver = error
-        .driver_error()
-        .and_then(|driver| driver.downcast_ref());
-    driver.is_some_and(|driver| database(driver).is_some())
+/// A statement that failed, and whether it may be sent again.
+pub(crate) fn failed_try(error: sqlx::Error) -> Failed {
+    let again = again(&error);
+    let may_still_run = database(&error).is_none();
+    Failed {
+        error: failed(error),
+        again,
+        may_still_run,
+    }
 }
 
-/// Whether a statement may be sent again, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// The server rolled it back for others' sake: again on the same connection.
-    Here,
-    /// The session is gone or has outdated plans: again on a new connection, unless this one was new.
-    Elsewhere,
-    /// It would fail again.
-    No,
+/// What the start-up check complains of may be out of date like any answer of a session that was kept.
+pub(crate) fn complaint(error: Error) -> Failed {
+    Failed {
+        error,
+        again: Again::Elsewhere,
+        may_still_run: false,
+    }
 }
 
-pub(crate) fn again(error: &sqlx::Error) -> Again {
+fn again(error: &sqlx::Error) -> Again {
     let Some(server) = database(error) else {
         return match error {
             sqlx::Error::Io(_) => Again::Elsewhere,
@@ -280,7 +282,6 @@ mod tests {
         let driver = error.driver_error().unwrap();
         assert!(driver.is::<sqlx::Error>());
         assert_eq!(error.to_string().matches("it broke").count(), 1);
-        assert!(!told_by_server(&error));
     }
 
     #[test]

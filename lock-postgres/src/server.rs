@@ -4,19 +4,17 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use distlock_api::clock::{self, Instant};
-use distlock_api::connections::{Connections, Taken};
+use distlock_api::clock;
+use distlock_api::connections::Connections;
+use distlock_api::exchange::{Answered, Exchange, Failed, Lane};
 use distlock_api::{Effect, Error, ErrorKind, Result};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use crate::check;
-use crate::error::{self, Again};
+use crate::error;
 use crate::schema::Table;
 use crate::statements::{Request, Statements};
-
-/// How often a request is sent again at most.
-const REPEATS: u32 = 5;
 
 /// The server as the backend sees it.
 pub(crate) struct Server {
@@ -27,22 +25,6 @@ pub(crate) struct Server {
     connections: Connections<PgConnection>,
     /// The store was found usable. Only success is remembered.
     checked: AtomicBool,
-}
-
-/// Whose places a request takes. What keeps or frees a lock never waits behind tries that hang on a locked row.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Lane {
-    /// Tries to take a lock, and what operators ask.
-    Taking,
-    /// Renewals and releases, from the reserve.
-    Holding,
-}
-
-/// An answer, and the doubt that an earlier try left.
-pub(crate) struct Answered<T> {
-    pub(crate) answer: T,
-    /// The error of an earlier try that may have taken effect, so that the answer may speak of its consequences.
-    pub(crate) doubt: Option<Error>,
 }
 
 impl Server {
@@ -99,81 +81,64 @@ impl Server {
     }
 
     /// Sends a request until it is answered or no further try makes sense.
-    ///
-    /// A connection that was kept may be dead, or its session out of date, without our knowing. So its failure counts
-    /// for nothing: the request goes out once more on a new one.
     pub(crate) async fn ask<R: Request>(&self, request: &R) -> Result<Answered<R::Answer>> {
-        let began = Instant::now();
-        let mut connection = self.take(request, began).await?;
-        let mut doubt: Option<Error> = None;
-        let mut repeats = 0..REPEATS;
-        loop {
-            let (error, again) = match self.send(request, &mut connection).await {
-                Ok(Ok(answer)) => {
-                    connection.keep();
-                    return Ok(Answered { answer, doubt });
-                }
-                Ok(Err(complaint)) => (complaint, Again::Elsewhere),
-                Err(error) => {
-                    let again = error::again(&error);
-                    (error::failed(error), again)
-                }
-            };
-            let again = repeats.next().map_or(Again::No, |_| again);
-            match again {
-                Again::Here => {}
-                Again::Elsewhere if !connection.is_fresh() => {
-                    // The worst doubt is the one about a statement that may still run.
-                    if error.effect() == Effect::Unknown
-                        && doubt.as_ref().is_none_or(error::told_by_server)
-                    {
-                        doubt = Some(error);
-                    }
-                    drop(connection);
-                    connection = match self.take(request, began).await {
-                        Ok(connection) => connection,
-                        Err(error) => return Err(doubt.unwrap_or(error)),
-                    };
-                }
-                _ if doubt.is_some() => return Err(error.with_effect(Effect::Unknown)),
-                _ => return Err(error),
-            }
-        }
+        let asked = Asked {
+            server: self,
+            request,
+        };
+        self.connections.exchange(&asked).await
     }
 
-    /// The inner result is a complaint of the start-up check, which precedes the first lock statement.
-    async fn send<R: Request>(
-        &self,
-        request: &R,
-        connection: &mut PgConnection,
-    ) -> sqlx::Result<Result<R::Answer>> {
-        if R::CHECKED && !self.checked.load(Ordering::Acquire) {
-            if let Err(complaint) = check::check(connection, &self.table).await? {
-                return Ok(Err(complaint));
-            }
+    /// The start-up check precedes the first lock statement.
+    async fn ensure_checked(&self, connection: &mut PgConnection) -> Result<(), Failed> {
+        if !self.checked.load(Ordering::Acquire) {
+            let checked = check::check(connection, &self.table).await;
+            checked
+                .map_err(error::failed_try)?
+                .map_err(error::complaint)?;
             self.checked.store(true, Ordering::Release);
         }
-        request.send(&self.statements, connection).await.map(Ok)
-    }
-
-    /// A connection for a request that has been under way since `began`.
-    async fn take<R: Request>(
-        &self,
-        request: &R,
-        began: Instant,
-    ) -> Result<Taken<'_, PgConnection>> {
-        let left = || self.connect_limit().saturating_sub(began.elapsed());
-        let patience = request.patience(self.limit).min(left());
-        let open = || self.open(left());
-        match R::LANE {
-            Lane::Taking => self.connections.take(patience, open).await,
-            Lane::Holding => self.connections.take_reserved(patience, open).await,
-        }
+        Ok(())
     }
 
     /// Somewhat less than the operation limit, so that whoever waits is still told why.
     fn connect_limit(&self) -> Duration {
         self.limit / 10 * 9
+    }
+}
+
+/// A request on its way to the server.
+struct Asked<'a, R> {
+    server: &'a Server,
+    request: &'a R,
+}
+
+impl<R: Request> Exchange for Asked<'_, R> {
+    type Connection = PgConnection;
+    type Answer = R::Answer;
+
+    fn lane(&self) -> Lane {
+        R::LANE
+    }
+
+    fn connect_limit(&self) -> Duration {
+        self.server.connect_limit()
+    }
+
+    fn patience(&self) -> Duration {
+        self.request.patience(self.server.limit)
+    }
+
+    async fn open(&self, limit: Duration) -> Result<PgConnection> {
+        self.server.open(limit).await
+    }
+
+    async fn send(&self, connection: &mut PgConnection) -> Result<R::Answer, Failed> {
+        if R::CHECKED {
+            self.server.ensure_checked(connection).await?;
+        }
+        let sent = self.request.send(&self.server.statements, connection).await;
+        sent.map_err(error::failed_try)
     }
 }
 

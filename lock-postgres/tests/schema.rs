@@ -86,7 +86,7 @@ async fn the_printed_schema_is_what_migrate_makes_and_can_be_run_again() {
     let sql = schema_sql(&Table::new(&store.table).unwrap());
     store.run(&sql).await;
     store.run(&sql).await;
-    store.backend().check().await.unwrap();
+    store.backend().check().await.unwrap().usable().unwrap();
     store.close().await;
 }
 

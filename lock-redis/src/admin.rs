@@ -3,8 +3,8 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use distlock_api::{
-    Error, FencingToken, ForceRelease, LockAdmin, LockName, LockRecord, LockState, Operation,
-    Result,
+    Error, FencingToken, Findings, ForceRelease, LockAdmin, LockName, LockRecord, LockState,
+    Operation, Result,
 };
 use redis::Value;
 
@@ -22,9 +22,11 @@ const UNKNOWN_OWNER: &str = "unknown";
 #[async_trait]
 impl LockAdmin for RedisBackend {
     /// Runs each command that locks need on a key that is no lock's, `lock:{}`, and deletes it.
-    async fn check(&self) -> Result<()> {
+    async fn check(&self) -> Result<Findings> {
         let check = self.rehearse().await;
-        check.map_err(|e| e.during(NAME, Operation::Check))
+        check
+            .map(|()| Findings::default())
+            .map_err(|e| e.during(NAME, Operation::Check))
     }
 
     /// Nothing is to be made in Redis; it only [checks](Self::check).

@@ -131,7 +131,7 @@ async fn force_release_minds_the_fencing_token_it_is_given() {
 async fn a_check_leaves_nothing_behind() {
     let mut space = Space::new().await;
     let backend = space.client().await;
-    backend.check().await.unwrap();
+    backend.check().await.unwrap().usable().unwrap();
     backend.migrate().await.unwrap();
     assert_eq!(backend.purge(Duration::ZERO).await.unwrap(), 0);
     let keys: Vec<String> = space.run(&format!("KEYS {}*", space.prefix)).await;

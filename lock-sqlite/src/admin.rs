@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use distlock_api::{
-    FencingToken, ForceRelease, LockAdmin, LockName, LockRecord, Operation, Result,
+    FencingToken, Findings, ForceRelease, LockAdmin, LockName, LockRecord, Operation, Result,
 };
 
 use crate::backend::{NAME, SqliteBackend};
@@ -50,9 +50,11 @@ impl SqliteBackend {
 
 #[async_trait]
 impl LockAdmin for SqliteBackend {
-    async fn check(&self) -> Result<()> {
+    async fn check(&self) -> Result<Findings> {
         let checked = self.server.check().await;
-        checked.map_err(|e| e.during(NAME, Operation::Check))
+        checked
+            .map(|()| Findings::default())
+            .map_err(|e| e.during(NAME, Operation::Check))
     }
 
     async fn migrate(&self) -> Result<()> {

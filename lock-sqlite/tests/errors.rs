@@ -180,7 +180,7 @@ async fn a_table_of_another_shape_is_refused_before_any_lock_is_touched() {
         store.run(&ours.replace(from, to)).await;
         let backend = store.backend();
         if what.is_empty() {
-            backend.check().await.unwrap();
+            backend.check().await.unwrap().usable().unwrap();
         } else {
             assert_every_operation_fails(&backend, ErrorKind::Config, what).await;
             assert_error(

@@ -127,7 +127,7 @@ async fn eight_processes_migrate_at_once() {
         };
         all_succeed(migrate());
         let backend = store.backend();
-        backend.check().await.unwrap();
+        backend.check().await.unwrap().usable().unwrap();
         let held = request("a");
         granted(&backend, &held).await;
         all_succeed(migrate());

@@ -21,9 +21,7 @@ use distlock_api::{Error, ErrorKind, LockAdmin, Locks, MemoryBackend, Result};
 ///
 /// Safe: a dropped call leaves nothing but a connection that closes.
 pub async fn connect(url: &str) -> Result<Locks> {
-    let backend = open(url).await?;
-    backend.check().await?;
-    Ok(Locks::from_arc(backend))
+    Locks::checked(open(url).await?).await
 }
 
 /// The store that this URL names, for tools and for whoever wants to make its schema: it is connected to, but not

@@ -32,7 +32,7 @@ rules! {
 }
 
 async fn check_finds_nothing(cx: Context) -> Checked {
-    Ok(cx.client().await?.admin()?.check().await?)
+    Ok(cx.client().await?.admin()?.check().await?.usable()?)
 }
 
 async fn migrating_again(cx: Context) -> Checked {

@@ -2,7 +2,8 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use distlock_api::{
-    FencingToken, ForceRelease, LockAdmin, LockName, LockRecord, LockState, Result,
+    ErrorKind, FencingToken, Finding, Findings, ForceRelease, LockAdmin, LockName, LockRecord,
+    LockState, Result,
 };
 
 use super::file::{Record, entries};
@@ -34,11 +35,10 @@ impl Faulty {
 
 #[async_trait]
 impl LockAdmin for Faulty {
-    async fn check(&self) -> Result<()> {
-        match self.is(Fault::CheckComplains) {
-            true => Err(failed("something is wrong")),
-            false => Ok(()),
-        }
+    async fn check(&self) -> Result<Findings> {
+        let fault = Finding::fault(ErrorKind::Config, "something is wrong", "mend it");
+        let found = self.is(Fault::CheckComplains).then_some(fault);
+        Ok(found.into_iter().collect())
     }
 
     async fn migrate(&self) -> Result<()> {

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
+use distlock_api::exchange::Lane;
 use distlock_api::{AcquireRequest, Attempt, Effect, Held};
 use sqlx::PgConnection;
 
 use super::{Request, Statements, fencing_token, micros, remaining, safe};
-use crate::server::Lane;
 
 /// Tries to take a lock.
 pub(crate) struct Acquire<'a>(pub(crate) &'a AcquireRequest);

@@ -1,8 +1,8 @@
+use distlock_api::exchange::Lane;
 use distlock_api::{Effect, FencingToken, ForceRelease, LockName};
 use sqlx::PgConnection;
 
 use super::{Request, Statements, fencing_token, safe};
-use crate::server::Lane;
 
 /// Frees a lock whoever holds it.
 pub(crate) struct Forced<'a> {

@@ -10,6 +10,7 @@ mod renew;
 use std::sync::Arc;
 use std::time::Duration;
 
+use distlock_api::exchange::Lane;
 use distlock_api::options::MAX_LEASE;
 use distlock_api::{Effect, Error, ErrorKind, FencingToken};
 use sqlx::{AssertSqlSafe, PgConnection};
@@ -22,7 +23,6 @@ pub(crate) use release::Released;
 pub(crate) use renew::Renew;
 
 use crate::schema::Table;
-use crate::server::Lane;
 
 /// One thing to ask of the server, in one statement or a few that each stand alone.
 ///

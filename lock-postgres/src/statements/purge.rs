@@ -1,9 +1,9 @@
 use std::time::Duration;
 
+use distlock_api::exchange::Lane;
 use sqlx::PgConnection;
 
 use super::{Request, Statements, micros, safe};
-use crate::server::Lane;
 
 /// Deletes some records of locks that have been free for long, and says how many.
 pub(crate) struct Purge(pub(crate) Duration);

@@ -1,10 +1,10 @@
 use std::time::{Duration, SystemTime};
 
+use distlock_api::exchange::Lane;
 use distlock_api::{Effect, LockName, LockRecord, LockState};
 use sqlx::PgConnection;
 
 use super::{Request, Statements, damaged, fencing_token, remaining, safe};
-use crate::server::Lane;
 
 /// Reads the record of one lock, or of all. A replica and a role that may only read can be asked, too.
 pub(crate) struct Records<'a>(pub(crate) Option<&'a LockName>);

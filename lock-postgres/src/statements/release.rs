@@ -1,10 +1,10 @@
 use std::time::Duration;
 
+use distlock_api::exchange::Lane;
 use distlock_api::{LeaseId, Release};
 use sqlx::PgConnection;
 
 use super::{Request, Statements, micros, safe};
-use crate::server::Lane;
 
 /// Ends a lease, or lets it rest.
 pub(crate) struct Released<'a> {

@@ -1,11 +1,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use distlock_api::exchange::Lane;
 use distlock_api::{LeaseId, Renewal};
 use sqlx::PgConnection;
 
 use super::{Request, Statements, micros, safe};
-use crate::server::Lane;
 
 /// Moves the ends of leases, all in one statement.
 pub(crate) struct Renew<'a>(pub(crate) &'a [(LeaseId, Duration)]);

@@ -1,0 +1,205 @@
+//! Requests and their answers, over kept connections of which any may have died unnoticed.
+
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::connections::{Connections, Taken};
+use crate::{Attempt, Effect, Error, ForceRelease, Release, Result};
+
+/// How often a request is sent again at most.
+const REPEATS: u32 = 5;
+
+/// One request of a backend, and how it is sent. It must be such that it may be sent twice.
+pub trait Exchange: Sync {
+    /// What it is sent over.
+    type Connection: Send;
+
+    /// What the server says.
+    type Answer: Send;
+
+    /// Whose place it takes.
+    fn lane(&self) -> Lane;
+
+    /// How long it may take until it has a connection: less than the operation may, so that whoever waits is still told
+    /// why.
+    fn connect_limit(&self) -> Duration;
+
+    /// How long it may wait, within that, for a connection that others use: not so long that it is sent for a caller
+    /// who has given up.
+    fn patience(&self) -> Duration;
+
+    /// A new connection.
+    fn open(&self, limit: Duration) -> impl Future<Output = Result<Self::Connection>> + Send;
+
+    /// Sends it and waits for the answer.
+    fn send(
+        &self,
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = Result<Self::Answer, Failed>> + Send;
+}
+
+/// Whose places a request takes. What keeps or frees a lock never waits behind tries that hang on a locked row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Tries to take a lock, and what operators ask.
+    Taking,
+    /// Renewals and releases, from the reserve.
+    Holding,
+}
+
+/// A try that failed.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: Error,
+    /// Whether another try makes sense.
+    pub again: Again,
+    /// The server did not tell of the failure itself, so that the request may still be under way.
+    pub may_still_run: bool,
+}
+
+/// Whether a request may be sent again, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// The server rolled it back for others' sake: again on the same connection.
+    Here,
+    /// The session is gone or out of date: again on a new connection, unless this one was new.
+    Elsewhere,
+    /// It would fail again.
+    No,
+}
+
+/// An answer, and the doubt that an earlier try left.
+#[derive(Debug)]
+pub struct Answered<T> {
+    /// What the server said.
+    pub answer: T,
+    /// An earlier try that may have taken effect, so that the answer may speak of its consequences.
+    pub doubt: Option<Doubt>,
+}
+
+/// A try without an answer.
+#[derive(Debug)]
+pub struct Doubt {
+    /// Why there was none.
+    pub error: Error,
+    /// It may still be under way.
+    pub may_still_run: bool,
+}
+
+impl<C: Send> Connections<C> {
+    /// Sends a request until it is answered or no further try makes sense.
+    ///
+    /// A connection that was kept may be dead, or its session out of date, without our knowing. So its failure counts
+    /// for nothing: the request goes out once more on a new one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the last try, with [`Effect::Unknown`] if an earlier one is in doubt.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe for the connection: one whose request was dropped is closed. The request may have been done.
+    pub async fn exchange<E>(&self, exchange: &E) -> Result<Answered<E::Answer>>
+    where
+        E: Exchange<Connection = C>,
+    {
+        let began = Instant::now();
+        let mut connection = self.connection_for(exchange, began).await?;
+        let mut doubt: Option<Doubt> = None;
+        let mut repeats = 0..REPEATS;
+        loop {
+            let failed = match exchange.send(&mut connection).await {
+                Ok(answer) => {
+                    connection.keep();
+                    return Ok(Answered { answer, doubt });
+                }
+                Err(failed) => failed,
+            };
+            match repeats.next().map_or(Again::No, |_| failed.again) {
+                Again::Here => {}
+                Again::Elsewhere if !connection.is_fresh() => {
+                    doubt = worse(doubt, failed);
+                    drop(connection);
+                    connection = match self.connection_for(exchange, began).await {
+                        Ok(connection) => connection,
+                        Err(error) => return Err(doubt.map_or(error, |doubt| doubt.error)),
+                    };
+                }
+                _ if doubt.is_some() => return Err(failed.error.with_effect(Effect::Unknown)),
+                _ => return Err(failed.error),
+            }
+        }
+    }
+
+    /// A connection for a request that has been under way since `began`.
+    async fn connection_for<E>(&self, exchange: &E, began: Instant) -> Result<Taken<'_, C>>
+    where
+        E: Exchange<Connection = C>,
+    {
+        let left = || exchange.connect_limit().saturating_sub(began.elapsed());
+        let patience = exchange.patience().min(left());
+        let open = || exchange.open(left());
+        match exchange.lane() {
+            Lane::Taking => self.take(patience, open).await,
+            Lane::Holding => self.take_reserved(patience, open).await,
+        }
+    }
+}
+
+/// The worst doubt is the one about a request that may still run.
+fn worse(doubt: Option<Doubt>, failed: Failed) -> Option<Doubt> {
+    let is_worse = doubt.as_ref().is_none_or(|doubt| !doubt.may_still_run);
+    if failed.error.effect() == Effect::Unknown && is_worse {
+        return Some(Doubt {
+            error: failed.error,
+            may_still_run: failed.may_still_run,
+        });
+    }
+    doubt
+}
+
+impl Answered<Attempt> {
+    /// The decision. A refusal stands only where no earlier try is under way, to be granted after it; a grant always
+    /// does, for it is the same token's.
+    ///
+    /// # Errors
+    ///
+    /// The doubt.
+    pub fn decided(self) -> Result<Attempt> {
+        match (self.answer, self.doubt) {
+            (Attempt::Held(_) | Attempt::TickDone { .. }, Some(doubt)) if doubt.may_still_run => {
+                Err(doubt.error)
+            }
+            (attempt, _) => Ok(attempt),
+        }
+    }
+}
+
+impl Answered<Release> {
+    /// The outcome. Where the lease was not held, perhaps an earlier try released it.
+    ///
+    /// # Errors
+    ///
+    /// The doubt.
+    pub fn decided(self) -> Result<Release> {
+        match (self.answer, self.doubt) {
+            (Release::NotHeld { .. }, Some(doubt)) => Err(doubt.error),
+            (release, _) => Ok(release),
+        }
+    }
+}
+
+impl Answered<ForceRelease> {
+    /// The outcome. Where nobody had the lock, perhaps an earlier try freed it.
+    ///
+    /// # Errors
+    ///
+    /// The doubt.
+    pub fn decided(self) -> Result<ForceRelease> {
+        match (self.answer, self.doubt) {
+            (ForceRelease::NotHeld, Some(doubt)) => Err(doubt.error),
+            (outcome, _) => Ok(outcome),
+        }
+    }
+}
