@@ -31,6 +31,7 @@ mod backend;
 mod capabilities;
 mod engine;
 mod error;
+mod fenced;
 mod finding;
 mod guard;
 mod hold;
@@ -45,6 +46,7 @@ pub use backend::{
 };
 pub use capabilities::{Capabilities, Scope};
 pub use error::{Effect, Error, ErrorKind, Operation, Result};
+pub use fenced::{Admission, Fenced, StaleToken, Visit};
 pub use finding::{Finding, Findings, Severity};
 pub use guard::Guard;
 pub use hold::{Hold, Loss};
