@@ -60,10 +60,10 @@ impl Guard {
 
     async fn give_back(mut self) -> Result<Release> {
         let grant = &mut self.0;
-        let engine = &grant.engine;
         // A shutdown waits for this one, too. Dropped last, when the background has taken over what failed here.
-        let _ticket = engine.background.ticket();
-        grant.hold.end();
+        let _ticket = grant.engine.background.ticket();
+        grant.end();
+        let engine = &grant.engine;
         let limit = engine.capabilities.operation_limit;
         let start = clock::Instant::now();
         let release = engine.backend.release(&grant.lease, grant.at_least.left());

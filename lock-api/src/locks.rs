@@ -198,6 +198,20 @@ impl Lock {
         self
     }
 
+    /// Renews a lease of this length for as long as the guard lives: for jobs of any length. 300 ms to 3650 days; 30 s
+    /// ([`WATCHDOG_TTL`](crate::options::WATCHDOG_TTL)) is a good choice.
+    ///
+    /// A renewal is due after a third of it, so that two may fail. If this process dies, the lock is free after the rest of
+    /// the lease. With [`at_most_for`](Self::at_most_for) the lease is renewed up to that bound. Without it, a guard
+    /// that is leaked, or a job that hangs, keeps the lock for as long as the process lives.
+    ///
+    /// Renewals run in tasks of the runtime in which the lock was acquired. Where its threads are kept busy for too long,
+    /// [`is_valid`](Hold::is_valid) says so at the deadline like everywhere else.
+    pub fn watchdog(mut self, ttl: Duration) -> Self {
+        self.options.watchdog = Some(ttl);
+        self
+    }
+
     /// The lower bound of a hold: a job that ends early leaves the lock resting until then, so that another instance
     /// whose timer fires a little later skips. 1 ms to `at_most_for`; none unless set.
     pub fn at_least_for(mut self, at_least: Duration) -> Self {

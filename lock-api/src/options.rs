@@ -30,19 +30,43 @@ pub const DRIFT: u32 = 100;
 /// What a deadline gives away besides [`DRIFT`]: 2 ms.
 pub const DEADLINE_MARGIN: Duration = Duration::from_millis(2);
 
+/// How long a watchdog's lease lasts unless it is told otherwise: 30 s.
+pub const WATCHDOG_TTL: Duration = Duration::from_secs(30);
+
+/// The shortest lease of a watchdog: 300 ms. A shorter one would leave no time to try again.
+pub const MIN_WATCHDOG_TTL: Duration = Duration::from_millis(300);
+
+/// A watchdog renews after this part of its lease.
+pub(crate) const RENEWALS_PER_LEASE: u32 = 3;
+
+/// How long a renewal may at least take, however little is left.
+pub(crate) const SHORTEST_TRY: Duration = Duration::from_millis(100);
+
 /// How a lock is to be taken. Durations only, never instants: one value serves any number of acquisitions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LockOptions {
     pub(crate) at_most_for: Option<Duration>,
+    pub(crate) watchdog: Option<Duration>,
     pub(crate) at_least_for: Option<Duration>,
     pub(crate) owner: Option<String>,
     pub(crate) tick: Option<i64>,
+}
+
+/// How a watchdog keeps a lease alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeepAlive {
+    /// How long each renewal is for.
+    pub(crate) ttl: Duration,
+    /// How long the hold may last in all.
+    pub(crate) at_most: Option<Duration>,
 }
 
 /// Options that were found good for a backend.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) lease: Duration,
+    /// How the lease is kept alive; `None` where it needs no renewal.
+    pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) at_least: Duration,
     pub(crate) owner: String,
     pub(crate) tick: Option<i64>,
@@ -51,25 +75,32 @@ pub(crate) struct Terms {
 impl LockOptions {
     /// Checks everything that can be checked without I/O.
     pub(crate) fn validate(&self, capabilities: &Capabilities) -> Result<Terms> {
-        let lease = match self.at_most_for {
-            Some(at_most) => in_range("at_most_for", at_most, MIN_LEASE)?,
-            None if capabilities.scope == Scope::Process => MAX_LEASE,
-            None => {
+        let at_most = in_range("at_most_for", self.at_most_for, MIN_LEASE)?;
+        let watchdog = in_range("the watchdog's ttl", self.watchdog, MIN_WATCHDOG_TTL)?;
+        let at_least = in_range("at_least_for", self.at_least_for, MIN_AT_LEAST)?;
+        let at_least = at_least.unwrap_or(Duration::ZERO);
+        let most = at_most.unwrap_or(MAX_LEASE);
+        if at_least > most {
+            return Err(invalid(format!(
+                "at_least_for ({at_least:?}) is longer than at_most_for ({most:?}): make it shorter"
+            )));
+        }
+        let lease = match (at_most, watchdog) {
+            (_, Some(ttl)) if ttl > most => {
                 return Err(invalid(format!(
-                    "at_most_for is missing: say how long a holder that died may keep the lock on {}",
+                    "the watchdog's ttl ({ttl:?}) is longer than at_most_for ({most:?}): make it shorter, or leave the watchdog out"
+                )));
+            }
+            (_, Some(ttl)) => ttl.max(at_least),
+            (None, None) if capabilities.scope != Scope::Process => {
+                return Err(invalid(format!(
+                    "neither at_most_for nor a watchdog: say how long a holder that died may keep the lock on {}",
                     capabilities.backend
                 )));
             }
+            (_, None) => most,
         };
-        let at_least = match self.at_least_for {
-            Some(at_least) => in_range("at_least_for", at_least, MIN_AT_LEAST)?,
-            None => Duration::ZERO,
-        };
-        if at_least > lease {
-            return Err(invalid(format!(
-                "at_least_for ({at_least:?}) is longer than at_most_for ({lease:?}): make it shorter"
-            )));
-        }
+        let keep_alive = watchdog.filter(|_| lease < most);
         if self.tick.is_some() && !capabilities.ticks {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -81,6 +112,7 @@ impl LockOptions {
         }
         Ok(Terms {
             lease,
+            keep_alive: keep_alive.map(|ttl| KeepAlive { ttl, at_most }),
             at_least,
             owner: match &self.owner {
                 Some(owner) => check_owner(owner)?.to_owned(),
@@ -91,7 +123,10 @@ impl LockOptions {
     }
 }
 
-fn in_range(option: &str, value: Duration, least: Duration) -> Result<Duration> {
+fn in_range(option: &str, value: Option<Duration>, least: Duration) -> Result<Option<Duration>> {
+    let Some(value) = value else {
+        return Ok(None);
+    };
     if value < least {
         return Err(invalid(format!(
             "{option} of {value:?} is too short: at least {least:?}"
@@ -103,7 +138,7 @@ fn in_range(option: &str, value: Duration, least: Duration) -> Result<Duration> 
             value.as_secs()
         )));
     }
-    Ok(value)
+    Ok(Some(value))
 }
 
 fn check_owner(owner: &str) -> Result<&str> {
@@ -190,11 +225,55 @@ mod tests {
 
     #[test]
     fn at_most_may_be_left_out_only_where_locks_end_with_the_process() {
-        assert!(refused(LockOptions::default()).contains("at_most_for is missing"));
+        assert!(refused(LockOptions::default()).contains("neither at_most_for nor a watchdog"));
         let mut memory = Capabilities::new("memory");
         memory.scope = Scope::Process;
         let terms = LockOptions::default().validate(&memory).unwrap();
         assert_eq!(terms.lease, MAX_LEASE);
+    }
+
+    #[test]
+    fn a_watchdogs_lease_is_its_ttl_or_at_least_for_and_is_renewed_up_to_at_most_for() {
+        let second = Duration::from_secs(1);
+        let terms = |most: Option<u32>, ttl: u32, least: Option<u32>| {
+            let options = LockOptions {
+                at_most_for: most.map(|n| n * second),
+                watchdog: Some(ttl * second),
+                at_least_for: least.map(|n| n * second),
+                ..LockOptions::default()
+            };
+            let terms = options.validate(&Capabilities::new("test")).unwrap();
+            (terms.lease, terms.keep_alive)
+        };
+        let at_most = Some(9 * second);
+        let ttl = 3 * second;
+        for (terms, lease, keep_alive) in [
+            (
+                terms(None, 3, None),
+                3,
+                Some(KeepAlive { ttl, at_most: None }),
+            ),
+            (terms(Some(9), 3, None), 3, Some(KeepAlive { ttl, at_most })),
+            (
+                terms(Some(9), 3, Some(5)),
+                5,
+                Some(KeepAlive { ttl, at_most }),
+            ),
+            (terms(Some(9), 3, Some(9)), 9, None),
+            (terms(Some(3), 3, None), 3, None),
+        ] {
+            assert_eq!(terms, (lease * second, keep_alive));
+        }
+    }
+
+    #[test]
+    fn a_watchdog_must_fit_the_bound_and_have_time_to_try_again() {
+        let with = |ttl| LockOptions {
+            watchdog: Some(ttl),
+            ..at_most(Duration::from_secs(1))
+        };
+        assert!(refused(with(Duration::from_secs(2))).contains("longer than at_most_for"));
+        assert!(refused(with(Duration::from_millis(299))).contains("too short"));
     }
 
     #[test]

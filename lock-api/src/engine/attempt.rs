@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::cleanup::{Certainty, release_until_sure};
-use super::{AtLeast, Deadline, Engine, Span, Ticket};
+use super::{AtLeast, Deadline, Engine, Span, Ticket, Watching};
 use crate::clock::{self, Instant};
 use crate::options::Terms;
 use crate::{
@@ -30,13 +30,24 @@ pub(crate) struct Grant {
     pub(crate) lease: LeaseId,
     pub(crate) hold: Hold,
     pub(crate) span: Span,
+    watching: Option<Watching>,
     pub(crate) at_least: AtLeast,
     pub(crate) released: bool,
 }
 
+impl Grant {
+    /// From here on nobody counts as holding, and no renewal leaves.
+    pub(crate) fn end(&mut self) {
+        self.hold.end();
+        if let Some(watching) = self.watching.take() {
+            self.span = self.span.or_longer(watching.span());
+        }
+    }
+}
+
 impl Drop for Grant {
     fn drop(&mut self) {
-        self.hold.end();
+        self.end();
         if self.released {
             return;
         }
@@ -92,11 +103,13 @@ impl Engine {
                 request.owner.clone(),
                 fencing_token,
                 Deadline::new(t0, terms.lease, self.capabilities.granularity),
+                terms.keep_alive.is_none(),
             ),
             span: Span {
                 from: t0,
                 length: terms.lease,
             },
+            watching: None,
             at_least: AtLeast::from_now(terms.at_least),
             released: false,
         };
@@ -105,6 +118,11 @@ impl Engine {
         } else if !grant.hold.is_valid() {
             too_late()
         } else {
+            grant.watching = terms.keep_alive.map(|keep_alive| {
+                let watched = (grant.lease.clone(), grant.hold.clone());
+                self.watchdog
+                    .watch(self, &grant.runtime, watched, keep_alive, t0)
+            });
             return Ok(Answer::Granted(grant));
         };
         // Nobody has used it, so that it need not rest.

@@ -1,7 +1,7 @@
 //! What stands above every backend alike: whatever, if left out, could make two holders or leave rubbish behind.
 //!
 //! An acquisition goes through, in this order: validation ([`options`](crate::options)), one attempt with its limit
-//! ([`attempt`]), the deadline ([`deadline`]), and the release, in the background where its caller does not wait for it
+//! ([`attempt`]), the deadline ([`deadline`]), renewals ([`watchdog`]), and the release, in the background where its caller does not wait for it
 //! ([`cleanup`], [`background`]).
 
 use std::sync::Arc;
@@ -15,11 +15,13 @@ mod attempt;
 mod background;
 mod cleanup;
 mod deadline;
+mod watchdog;
 
 pub(crate) use attempt::{Answer, Grant};
 pub(crate) use background::{Background, Ticket};
 pub(crate) use cleanup::AtLeast;
 pub(crate) use deadline::Deadline;
+use watchdog::{Watchdog, Watching};
 
 /// One backend with what the engine keeps for it; shared by everything that was made from one `Locks`.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub(crate) struct Engine {
     pub(crate) backend: Arc<dyn LockBackend>,
     pub(crate) capabilities: Capabilities,
     pub(crate) background: Arc<Background>,
+    watchdog: Arc<Watchdog>,
 }
 
 impl Engine {
@@ -35,7 +38,14 @@ impl Engine {
             capabilities: backend.capabilities(),
             backend,
             background: Arc::default(),
+            watchdog: Arc::new(Watchdog::new()),
         })
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.watchdog.close();
     }
 }
 
@@ -50,5 +60,13 @@ impl Span {
     pub(crate) fn left(&self) -> Duration {
         let length = self.length + self.length / DRIFT;
         length.saturating_sub(self.from.elapsed())
+    }
+
+    fn or_longer(self, other: Self) -> Self {
+        if other.left() > self.left() {
+            other
+        } else {
+            self
+        }
     }
 }

@@ -4,3 +4,4 @@
 mod cancel;
 mod hold;
 mod scripted;
+mod watchdog;

@@ -35,6 +35,9 @@ pub(crate) struct Scripted {
     pub(crate) store: MemoryBackend,
     acquires: Arc<Mutex<VecDeque<Fault>>>,
     releases: Arc<Mutex<VecDeque<Fault>>>,
+    renewals: Arc<Mutex<VecDeque<Fault>>>,
+    renewed: Arc<Mutex<Vec<Vec<LockName>>>>,
+    hangs_on: Option<LockName>,
     released: Arc<AtomicUsize>,
 }
 
@@ -49,6 +52,25 @@ impl Scripted {
         let this = Self::default();
         this.releases.lock().unwrap().extend(faults);
         this
+    }
+
+    pub(crate) fn on_renew(faults: impl IntoIterator<Item = Fault>) -> Self {
+        let this = Self::default();
+        this.renewals.lock().unwrap().extend(faults);
+        this
+    }
+
+    /// No renewal that this lock is a part of is ever answered.
+    pub(crate) fn hanging_on(name: &str) -> Self {
+        Self {
+            hangs_on: Some(LockName::new(name).unwrap()),
+            ..Self::default()
+        }
+    }
+
+    /// The names of each renewal that was asked for, in the order in which they were asked for.
+    pub(crate) fn renewals(&self) -> Vec<Vec<LockName>> {
+        self.renewed.lock().unwrap().clone()
     }
 
     /// How many releases were asked for.
@@ -128,7 +150,21 @@ impl LockBackend for Scripted {
     }
 
     async fn renew(&self, leases: &[(LeaseId, Duration)]) -> Vec<Result<Renewal>> {
-        self.store.renew(leases).await
+        let names: Vec<_> = leases.iter().map(|(lease, _)| lease.name.clone()).collect();
+        let hangs = self
+            .hangs_on
+            .as_ref()
+            .is_some_and(|name| names.contains(name));
+        self.renewed.lock().unwrap().push(names);
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+        let fault = self.renewals.lock().unwrap().pop_front();
+        let (store, asked) = (self.store.clone(), leases.to_vec());
+        match act(fault, async move { store.renew(&asked).await }).await {
+            Ok(answers) => answers,
+            Err(error) => leases.iter().map(|_| Err(error.clone())).collect(),
+        }
     }
 
     async fn release(&self, lease: &LeaseId, linger: Duration) -> Result<Release> {
