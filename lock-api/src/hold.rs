@@ -17,6 +17,7 @@ struct Facts {
     name: LockName,
     owner: String,
     fencing_token: Option<FencingToken>,
+    locked: bool,
     state: Mutex<State>,
     end: Notify,
 }
@@ -81,17 +82,24 @@ impl Hold {
         deadline: Deadline,
         is_last: bool,
     ) -> Self {
-        let state = State {
-            deadline,
-            is_last,
-            failure: None,
-            end: None,
-        };
         Self(Arc::new(Facts {
             name,
             owner,
             fencing_token,
-            state: Mutex::new(state),
+            locked: true,
+            state: Mutex::new(State::until(deadline, is_last)),
+            end: Notify::new(),
+        }))
+    }
+
+    /// For a job that runs although no lock could be had.
+    pub(crate) fn without_lock(name: LockName, owner: String, deadline: Deadline) -> Self {
+        Self(Arc::new(Facts {
+            name,
+            owner,
+            fencing_token: None,
+            locked: false,
+            state: Mutex::new(State::until(deadline, true)),
             end: Notify::new(),
         }))
     }
@@ -143,7 +151,14 @@ impl Hold {
         &self.0.owner
     }
 
-    /// The number to hand to the protected resource; `None` where the backend has no fencing.
+    /// Whether a lock stands behind this. Not where the job runs [unlocked](crate::Lock::fail_open): then there is no
+    /// fencing token, and the deadline is `at_most_for`, if that was given.
+    pub fn is_locked(&self) -> bool {
+        self.0.locked
+    }
+
+    /// The number to hand to the protected resource; `None` where the backend has no fencing, or no
+    /// lock stands behind this.
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.0.fencing_token
     }
@@ -211,6 +226,15 @@ impl Hold {
 }
 
 impl State {
+    fn until(deadline: Deadline, is_last: bool) -> Self {
+        Self {
+            deadline,
+            is_last,
+            failure: None,
+            end: None,
+        }
+    }
+
     /// Once the deadline is over, it stays over.
     fn see_deadline(&mut self) {
         if self.end.is_none() && self.deadline.remaining().is_zero() {

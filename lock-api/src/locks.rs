@@ -186,6 +186,13 @@ pub enum Outcome<T> {
     },
     /// The lock was lost while the job ran, and the job was stopped: its future was dropped.
     Stopped(Loss),
+    /// The store was down, and the job ran to its end without a lock, because [`Lock::fail_open`] was chosen.
+    RanUnlocked {
+        /// What the job returned.
+        value: T,
+        /// Why there was no lock.
+        cause: Error,
+    },
 }
 
 impl Lock {
@@ -231,6 +238,18 @@ impl Lock {
     /// clock. A tick counts as granted even if its job failed or was cancelled.
     pub fn tick(mut self, tick: i64) -> Self {
         self.options.tick = Some(tick);
+        self
+    }
+
+    /// Lets [`run`](Self::run) run the job without the lock where the store cannot be reached or does not answer
+    /// ([`ErrorKind::Unavailable`], [`ErrorKind::Timeout`]), instead of failing: for jobs that do less harm when they run
+    /// twice than when they do not run. It says so by [`Outcome::RanUnlocked`], a warning in the log, and
+    /// [`Hold::is_locked`].
+    ///
+    /// Everything else, a missing right or table say, is an error all the same. [`try_acquire`](Self::try_acquire) knows no
+    /// such thing.
+    pub fn fail_open(mut self) -> Self {
+        self.options.fail_open = true;
         self
     }
 
@@ -292,10 +311,14 @@ impl Lock {
         J: FnOnce(Hold) -> F,
         F: Future,
     {
-        let guard = match self.try_acquire().await? {
-            Acquisition::Acquired(guard) => guard,
-            Acquisition::Held(held) => return Ok(Outcome::Skipped(held)),
-            Acquisition::TickDone { last } => return Ok(Outcome::TickDone { last }),
+        let guard = match self.try_acquire().await {
+            Ok(Acquisition::Acquired(guard)) => guard,
+            Ok(Acquisition::Held(held)) => return Ok(Outcome::Skipped(held)),
+            Ok(Acquisition::TickDone { last }) => return Ok(Outcome::TickDone { last }),
+            Err(cause) if self.options.fail_open && is_down(&cause) => {
+                return Ok(self.run_unlocked(job, cause).await);
+            }
+            Err(error) => return Err(error),
         };
         let ended = tokio::select! {
             biased;
@@ -310,4 +333,25 @@ impl Lock {
             Err(loss) => Outcome::Stopped(loss),
         })
     }
+
+    async fn run_unlocked<J, F>(&self, job: J, cause: Error) -> Outcome<F::Output>
+    where
+        J: FnOnce(Hold) -> F,
+        F: Future,
+    {
+        tracing::warn!("a job runs without its lock, as was chosen: {cause}");
+        let hold = self.options.without_lock(self.name.clone());
+        let outcome = tokio::select! {
+            biased;
+            value = job(hold.clone()) => Outcome::RanUnlocked { value, cause },
+            loss = hold.lost() => Outcome::Stopped(loss),
+        };
+        hold.end();
+        outcome
+    }
+}
+
+/// Whether the store, and not what was asked of it, is the reason.
+fn is_down(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }

@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::{Capabilities, Error, ErrorKind, Result, Scope};
+use crate::clock::Instant;
+use crate::engine::Deadline;
+use crate::{Capabilities, Error, ErrorKind, Hold, LockName, Result, Scope};
 
 /// The shortest lease: 10 ms. A shorter one would be over before its holder could count on it.
 pub const MIN_LEASE: Duration = Duration::from_millis(10);
@@ -50,6 +52,7 @@ pub(crate) struct LockOptions {
     pub(crate) at_least_for: Option<Duration>,
     pub(crate) owner: Option<String>,
     pub(crate) tick: Option<i64>,
+    pub(crate) fail_open: bool,
 }
 
 /// How a watchdog keeps a lease alive.
@@ -120,6 +123,16 @@ impl LockOptions {
             },
             tick: self.tick,
         })
+    }
+}
+
+impl LockOptions {
+    /// What a job has that runs although no lock could be had; for options that were found good.
+    pub(crate) fn without_lock(&self, name: LockName) -> Hold {
+        let owner = self.owner.as_deref().unwrap_or(default_owner());
+        let most = self.at_most_for.unwrap_or(MAX_LEASE);
+        let deadline = Deadline::new(Instant::now(), most, Duration::ZERO);
+        Hold::without_lock(name, owner.to_owned(), deadline)
     }
 }
 
