@@ -127,6 +127,20 @@ impl Client {
         }
     }
 
+    /// Asks until the server can be reached, and must be granted the lock then.
+    pub(crate) async fn take_when_reachable(&self, request: &AcquireRequest) -> Checked<Grant> {
+        let since = Instant::now();
+        loop {
+            match self.take(request).await {
+                Err(Failure::Broken(how)) if since.elapsed() > self.patience => {
+                    return Err(Failure::Broken(how));
+                }
+                Err(_) => clock::sleep(POLL).await,
+                Ok(grant) => return Ok(grant),
+            }
+        }
+    }
+
     /// Renews one lease.
     pub(crate) async fn renew(&self, lease: LeaseId, ttl: Duration) -> Checked<Renewal> {
         let mut answers = self.backend.renew(&[(lease, ttl)]).await;

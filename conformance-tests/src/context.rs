@@ -7,6 +7,7 @@ use distlock_api::{AcquireRequest, LockName, Token};
 
 use crate::client::Client;
 use crate::failure::{Checked, Failure};
+use crate::link::Link;
 use crate::process::Remote;
 use crate::store::{Disposable, Open, Opened, Store};
 
@@ -83,6 +84,16 @@ impl Context {
             clients.push(self.open(&self.disposable()?.open).await?);
         }
         Ok(clients)
+    }
+
+    /// A new client that reaches the store's server over a link, with connections of its own.
+    pub(crate) async fn linked_client(&self) -> Checked<(Link, Client)> {
+        let linked = self.store.linked.as_ref();
+        let linked = linked.ok_or_else(|| Failure::broken("the rule needs a `link`"))?;
+        let link = Link::to(&linked.server).await?;
+        let opened = (linked.open)(link.address()).await.map_err(Failure::from);
+        let opened = opened.map_err(|failure| failure.context("the store cannot be opened"))?;
+        Ok((link, self.wrap(opened)))
     }
 
     /// Empties the store that may be emptied.

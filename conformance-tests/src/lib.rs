@@ -54,6 +54,7 @@ mod context;
 mod crowd;
 mod engine;
 mod failure;
+mod link;
 mod polls;
 mod process;
 mod report;

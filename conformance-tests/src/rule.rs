@@ -38,6 +38,8 @@ pub(crate) enum Need {
     Forget,
     /// The hooks that open and empty another store of the same kind.
     Flush,
+    /// The server is reached over a network address, and clients can be led over another.
+    Link,
 }
 
 /// What the suite knows of a store when it lists its rules.
@@ -86,6 +88,7 @@ impl Need {
                 known.store.disposable.is_some(),
                 "no `flush` hooks were given",
             ),
+            Self::Link => (known.store.linked.is_some(), "no `link` was given"),
         };
         (!met).then_some(reason)
     }

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) type Open = Hook<(), Opened>;
 
-type Hook<A, T> = Arc<dyn Fn(A) -> BoxFuture<Result<T, StoreError>> + Send + Sync>;
+pub(crate) type Hook<A, T> = Arc<dyn Fn(A) -> BoxFuture<Result<T, StoreError>> + Send + Sync>;
 
 /// A client as it was opened, without its type.
 #[derive(Clone, Debug)]
@@ -28,6 +29,14 @@ pub(crate) struct Store {
     pub(crate) open: Open,
     pub(crate) forget: Option<Hook<LockName, ()>>,
     pub(crate) disposable: Option<Disposable>,
+    pub(crate) linked: Option<Linked>,
+}
+
+/// The server's address, and how to open a client of the store over another one.
+#[derive(Clone)]
+pub(crate) struct Linked {
+    pub(crate) server: String,
+    pub(crate) open: Hook<SocketAddr, Opened>,
 }
 
 /// A store of the same kind that may be emptied as a whole.
@@ -65,8 +74,21 @@ where
     Fut: Future<Output = Result<B, E>> + Send + 'static,
     E: Into<StoreError>,
 {
-    Arc::new(move |()| {
-        let opening = open();
+    let open = open_admin_at(move |()| open());
+    Arc::new(move |()| open(()))
+}
+
+/// Takes the types off a function that opens a backend with tools for operators, by what it is told.
+pub(crate) fn open_admin_at<A, B, F, Fut, E>(open: F) -> Hook<A, Opened>
+where
+    A: 'static,
+    B: LockAdmin,
+    F: Fn(A) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<B, E>> + Send + 'static,
+    E: Into<StoreError>,
+{
+    Arc::new(move |argument| {
+        let opening = open(argument);
         Box::pin(async move {
             let admin: Arc<dyn LockAdmin> = Arc::new(opening.await.map_err(Into::into)?);
             Ok(Opened {
@@ -97,6 +119,7 @@ impl fmt::Debug for Store {
             .field("name", &self.name)
             .field("forget", &self.forget.is_some())
             .field("disposable", &self.disposable.is_some())
+            .field("linked", &self.linked.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,13 @@
 use std::future::Future;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use distlock_api::{LockAdmin, LockBackend, LockName};
 
-use crate::store::{Disposable, Store, StoreError, hook, open_admin, open_backend};
+use crate::store::{
+    Disposable, Linked, Store, StoreError, hook, open_admin, open_admin_at, open_backend,
+};
 use crate::{Report, process, run};
 
 /// How long rules wait for what a right backend does at once: 20 s.
@@ -55,6 +58,7 @@ impl Suite {
                 open,
                 forget: None,
                 disposable: None,
+                linked: None,
             },
             patience: PATIENCE,
             rules_run: None,
@@ -88,6 +92,22 @@ impl Suite {
         self.store.disposable = Some(Disposable {
             open: open_backend(open),
             empty: hook(move |()| empty()),
+        });
+        self
+    }
+
+    /// Where the server of the store is, `host:port`, and how to open a client of it over another address. The suite
+    /// puts a link in between, which it makes a bad one. Without it the rules about the network are skipped.
+    pub fn link<B, F, Fut, E>(mut self, server: &str, open: F) -> Self
+    where
+        B: LockAdmin,
+        F: Fn(SocketAddr) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<B, E>> + Send + 'static,
+        E: Into<StoreError>,
+    {
+        self.store.linked = Some(Linked {
+            server: server.to_owned(),
+            open: open_admin_at(open),
         });
         self
     }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use distlock_api::{LockAdmin, LockName, Result};
@@ -17,6 +18,19 @@ async fn open(table: &str) -> Result<PostgresBackend> {
     let backend = builder.connect(&common::url()).await?;
     backend.migrate().await?;
     Ok(backend)
+}
+
+/// Where the server is.
+fn server() -> String {
+    let options = common::options();
+    format!("{}:{}", options.get_host(), options.get_port())
+}
+
+async fn open_at(address: SocketAddr) -> Result<PostgresBackend> {
+    let options = common::options().host("127.0.0.1").port(address.port());
+    PostgresBackend::builder()
+        .table(Table::new(TABLE)?)
+        .for_options(options)
 }
 
 async fn forget(name: LockName) -> sqlx::Result<()> {
@@ -38,6 +52,7 @@ fn main() -> ExitCode {
     Suite::with_admin("postgres", || open(TABLE))
         .forget(forget)
         .flush(|| open(FLUSHED), empty)
-        .rules_run(95)
+        .link(&server(), open_at)
+        .rules_run(106)
         .run()
 }

@@ -1,5 +1,6 @@
 //! The rules that every store is held to.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use distlock_api::LockName;
@@ -12,16 +13,30 @@ const PREFIX: &str = "conformance:";
 const DISPOSABLE: &str = "conformance-disposable:";
 
 fn main() -> ExitCode {
+    let server = given_url().and_then(server);
     Suite::with_admin("redis", || open(PREFIX))
         .forget(forget)
         .flush(|| open(DISPOSABLE), empty)
-        .rules_run(91)
+        .link(&server.unwrap_or_default(), open_at)
+        .rules_run(102)
         .run()
 }
 
 async fn open(prefix: &str) -> Result<RedisBackend, StoreError> {
     let builder = RedisBackend::builder().prefix(prefix);
     Ok(builder.connect(&given_url()?).await?)
+}
+
+/// Where the server is.
+fn server(url: String) -> Result<String, StoreError> {
+    let server = Client::open(url)?;
+    Ok(server.get_connection_info().addr().to_string())
+}
+
+async fn open_at(address: SocketAddr) -> Result<RedisBackend, StoreError> {
+    let url = given_url()?;
+    let url = url.replace(&server(url.clone())?, &address.to_string());
+    Ok(RedisBackend::builder().prefix(PREFIX).connect(&url).await?)
 }
 
 /// Deletes the keys of one lock.

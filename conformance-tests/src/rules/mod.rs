@@ -11,6 +11,7 @@ mod crash;
 mod drop;
 mod durations;
 mod exclusion;
+mod faults;
 mod fence;
 mod force;
 mod loss;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
         force::RULES,
         claims::RULES,
         clean::RULES,
+        faults::RULES,
     ];
     chapters.into_iter().flatten()
 }

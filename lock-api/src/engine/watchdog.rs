@@ -323,11 +323,12 @@ struct Asked {
     ttl: Duration,
 }
 
-/// A part of what is left, so that there is time for another try, and enough for a healthy store to answer.
+/// A part of what is left, so that there is time for other tries, and enough for a healthy store to answer. The first
+/// finds out whether the connection lives; those after it may have to open another.
 fn try_limit(engine: &Engine, batch: &[(Key, Watch)]) -> Duration {
     let left = batch.iter().map(|(_, watch)| watch.hold.remaining()).min();
-    let left = left.unwrap_or_default();
-    (left / RENEWALS_PER_LEASE)
+    let failed = batch.iter().any(|(_, watch)| watch.failed);
+    (left.unwrap_or_default() / if failed { 2 } else { 4 })
         .max(SHORTEST_TRY)
         .min(engine.capabilities.operation_limit)
 }
