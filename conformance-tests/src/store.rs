@@ -28,6 +28,7 @@ pub(crate) struct Store {
     pub(crate) open: Open,
     pub(crate) forget: Option<Hook<LockName, ()>>,
     pub(crate) disposable: Option<Disposable>,
+    pub(crate) server: Option<Hook<(), String>>,
 }
 
 /// A store of the same kind that may be emptied as a whole.
@@ -78,11 +79,12 @@ where
 }
 
 /// Takes the types off a hook.
-pub(crate) fn hook<A, F, Fut, E>(hook: F) -> Hook<A, ()>
+pub(crate) fn hook<A, T, F, Fut, E>(hook: F) -> Hook<A, T>
 where
     A: 'static,
+    T: 'static,
     F: Fn(A) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<(), E>> + Send + 'static,
+    Fut: Future<Output = Result<T, E>> + Send + 'static,
     E: Into<StoreError>,
 {
     Arc::new(move |argument| {
@@ -97,6 +99,7 @@ impl fmt::Debug for Store {
             .field("name", &self.name)
             .field("forget", &self.forget.is_some())
             .field("disposable", &self.disposable.is_some())
+            .field("server", &self.server.is_some())
             .finish_non_exhaustive()
     }
 }

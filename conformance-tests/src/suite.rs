@@ -55,6 +55,7 @@ impl Suite {
                 open,
                 forget: None,
                 disposable: None,
+                server: None,
             },
             patience: PATIENCE,
             rules_run: None,
@@ -89,6 +90,18 @@ impl Suite {
             open: open_backend(open),
             empty: hook(move |()| empty()),
         });
+        self
+    }
+
+    /// How to ask the server which it is: `PostgreSQL 15.18`. It is asked after a full [`run`](Self::run), whose report
+    /// then says it. A server that does not answer fails the run.
+    pub fn server<F, Fut, E>(mut self, ask: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<String, E>> + Send + 'static,
+        E: Into<StoreError>,
+    {
+        self.store.server = Some(hook(move |()| ask()));
         self
     }
 

@@ -9,6 +9,7 @@ use clap::Args;
 use distlock::sqlite::SqliteBackend;
 use distlock::{Error, ErrorKind, LockAdmin, clock};
 
+use crate::address::address;
 use crate::exit::Failure;
 use crate::output::may_be_secret;
 
@@ -18,11 +19,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Which store was asked for. No `Debug`: a URL may carry a password.
 #[derive(Args)]
 pub(crate) struct StoreArgs {
-    /// The store's URL.
+    /// The store's URL [default: $DISTLOCK_STORE].
     #[arg(long, value_name = "URL", conflicts_with = "store_file")]
     store: Option<String>,
 
-    /// A file whose first line is the store's URL.
+    /// A file whose first line is the store's URL: for one with a password.
     #[arg(long, value_name = "PATH")]
     store_file: Option<PathBuf>,
 }
@@ -70,6 +71,14 @@ impl Store {
     /// Whether locks end with this very process.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self, Self::Url(url) if url.starts_with("memory:"))
+    }
+
+    /// Its URL as it may be shown, without the password; `None` where that may be anywhere.
+    pub(crate) fn address(&self) -> Option<String> {
+        match self {
+            Self::Url(url) => address(url),
+            Self::Default(path) => address(&format!("sqlite://{}", path.display())),
+        }
     }
 
     /// The file that is used because no store was named.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use distlock_api::{Error, ErrorKind, Result};
+use distlock_api::{Error, ErrorKind, Finding, Result};
 
 use crate::error;
 
@@ -24,7 +24,7 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
             "the path of the file is not UTF-8: choose another",
         ));
     }
-    std::path::absolute(path).map_err(|error| error::of_io(&error, path))
+    std::path::absolute(path).map_err(|error| error::of_io(&error, path).into())
 }
 
 pub(crate) fn in_memory() -> Error {
@@ -56,14 +56,14 @@ pub(crate) fn id(path: &Path) -> Option<FileId> {
 ///
 /// The file is asked about and never opened: a file that is closed anywhere in a process loses the locks that SQLite
 /// has on it in this process, for the connections of others, too (`fcntl(2)`).
-pub(crate) fn obstacle(path: &Path, create: bool) -> Option<io::Error> {
+pub(crate) fn obstacle(path: &Path, create: bool) -> Option<Finding> {
     let look = || match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if found.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
         Ok(_) => system::readable(path).and(system::writable_folder(path)),
         Err(missing) if create => system::writable_folder(path).and(Err(missing)),
         Err(missing) => Err(missing),
     };
-    look().err()
+    look().err().map(|error| error::of_io(&error, path))
 }
 
 /// File systems that other machines can have mounted too, by the magic numbers of statfs(2). Their locks are not to
@@ -92,21 +92,59 @@ fn shared(magic: u32) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-/// Refuses a file that may be on other machines' file systems too (`path` itself need not exist, its folder must).
-pub(crate) fn check_local(path: &Path) -> Result<()> {
-    match system::magic(path)
-        .or_else(|| system::magic(path.parent()?))
-        .and_then(shared)
-    {
-        Some(name) => Err(Error::new(
-            ErrorKind::Config,
-            format!(
-                "{} is on a file system that other machines may share ({name}), where SQLite cannot keep them apart: choose a local disk",
-                path.display()
-            ),
-        )),
-        None => Ok(()),
+/// What is wrong with a file that other machines may have, too (`path` itself need not exist, its folder must).
+pub(crate) fn shared_by_machines(path: &Path) -> Option<Finding> {
+    let magic = system::magic(path).or_else(|| system::magic(path.parent()?))?;
+    Some(not_local(path, shared(magic)?))
+}
+
+pub(crate) fn not_local(path: &Path, file_system: &str) -> Finding {
+    Finding::fault(
+        ErrorKind::Config,
+        format!(
+            "{} is on a file system that other machines may share ({file_system}), where SQLite cannot keep them apart",
+            path.display()
+        ),
+        "choose a local disk",
+    )
+}
+
+/// What lets others do to the file what they should not.
+#[cfg(unix)]
+pub(crate) fn weaknesses(path: &Path) -> Vec<Finding> {
+    use std::os::unix::fs::MetadataExt;
+    const STICKY: u32 = 0o1000;
+    const OTHERS_WRITE: u32 = 0o002;
+    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.mode());
+    let shown = path.display();
+    let mut findings = Vec::new();
+    if mode(path) & OTHERS_WRITE != 0 {
+        findings.push(Finding::warning(
+            format!("anybody on this machine may write {shown}, and so take or free any lock"),
+            format!("chmod o-w {shown}"),
+        ));
     }
+    if let Some(folder) = path.parent()
+        && mode(folder) & (OTHERS_WRITE | STICKY) == OTHERS_WRITE
+    {
+        let folder = folder.display();
+        findings.push(Finding::warning(
+            format!("anybody on this machine may put another file in the place of {shown}"),
+            format!("chmod o-w {folder}"),
+        ));
+    }
+    if std::fs::metadata(path).is_ok_and(|found| found.nlink() > 1) {
+        findings.push(Finding::warning(
+            format!("{shown} has another name, by a hard link, and whoever opens it by that one breaks it"),
+            format!("delete the other, which `find / -xdev -samefile {shown}` shows"),
+        ));
+    }
+    findings
+}
+
+#[cfg(not(unix))]
+pub(crate) fn weaknesses(_path: &Path) -> Vec<Finding> {
+    Vec::new()
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -176,6 +214,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_file_that_other_machines_may_share_is_a_fault_with_the_way_out() {
+        let fault = not_local(Path::new("/mnt/a.db"), "NFS");
+        assert_eq!(
+            fault.to_string(),
+            "/mnt/a.db is on a file system that other machines may share (NFS), where SQLite cannot keep them apart: \
+             choose a local disk"
+        );
+        assert_eq!(fault.severity, distlock_api::Severity::Fault);
+    }
+
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[test]
     fn a_file_that_is_not_there_yet_is_told_by_its_folder() {
@@ -183,7 +232,7 @@ mod tests {
         let of_folder = system::magic(folder.path());
         assert!(of_folder.is_some());
         assert!(system::magic(&folder.path().join("new.db")).is_none());
-        assert!(check_local(&folder.path().join("new.db")).is_ok());
+        assert_eq!(shared_by_machines(&folder.path().join("new.db")), None);
     }
 
     #[test]

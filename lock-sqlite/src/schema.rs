@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use distlock_api::{Error, ErrorKind, Result};
+use distlock_api::{Error, ErrorKind, Finding, Result};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row, SqlSafeStr, SqlStr};
 
@@ -33,15 +33,13 @@ pub(crate) struct Statements {
     pub(crate) list: SqlStr,
     pub(crate) purge: SqlStr,
     pub(crate) write_nothing: SqlStr,
+    pub(crate) triggers: SqlStr,
 }
 
 impl Statements {
     pub(crate) fn new(table: &str) -> Result<Self> {
         check_table(table)?;
-        let about = |statement: &str| {
-            let text = statement.replace("{table}", &quoted(table));
-            AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
-        };
+        let about = |statement: &str| about(statement, table);
         Ok(Self {
             table: table.to_owned(),
             schema: about(include_str!("statements/schema.sql")),
@@ -52,6 +50,7 @@ impl Statements {
             list: about(include_str!("statements/list.sql")),
             purge: about(include_str!("statements/purge.sql")),
             write_nothing: about(include_str!("statements/write_nothing.sql")),
+            triggers: about(include_str!("statements/triggers.sql")),
         })
     }
 }
@@ -84,6 +83,7 @@ pub(crate) struct Column {
     has_default: bool,
     key: bool,
     collation: Option<String>,
+    is_of_view: bool,
 }
 
 impl Column {
@@ -97,62 +97,72 @@ impl Column {
             has_default: row.try_get("has_default")?,
             key: row.try_get::<i64, _>("pk")? > 0,
             collation: row.try_get("collation")?,
+            is_of_view: row.try_get("is_of_view")?,
         })
     }
 }
 
-/// Whether the table is there and is ours.
-pub(crate) fn check_columns(table: &str, columns: &[Column]) -> Result<()> {
-    if columns.is_empty() {
-        return Err(Error::new(
+/// What is wrong with the table, all of it.
+pub(crate) fn faults(table: &str, columns: &[Column]) -> Vec<Finding> {
+    let Some(first) = columns.first() else {
+        return vec![Finding::fault(
             ErrorKind::SchemaMissing,
-            format!(
-                "there is no table {table}: run `distlock migrate --store URL`, call migrate(), or run the SQL of `distlock schema --for sqlite`"
-            ),
-        ));
+            format!("there is no table {table}"),
+            "run `distlock migrate --store URL`, call migrate(), or run the SQL of `distlock schema --for sqlite`",
+        )];
+    };
+    let quoted = quoted(table);
+    if first.is_of_view {
+        return vec![Finding::fault(
+            ErrorKind::Config,
+            format!("{table} is a view"),
+            format!("choose another lock_table, or: DROP VIEW {quoted}, and migrate"),
+        )];
     }
+    let differences = differences(columns);
+    if differences.is_empty() {
+        return Vec::new();
+    }
+    // SQLite changes neither types nor keys of a table that is there.
+    let other = quoted.replace(table, &format!("{table}_old"));
+    vec![Finding::fault(
+        ErrorKind::Config,
+        format!("the table {table} {}", differences.join(", ")),
+        format!(
+            "choose another lock_table, or, while no lock is held: ALTER TABLE {quoted} RENAME TO {other}, and migrate"
+        ),
+    )]
+}
+
+fn differences(columns: &[Column]) -> Vec<String> {
+    let mut differences = Vec::new();
     for (name, data_type, required) in COLUMNS {
-        let Some(column) = columns.iter().find(|column| column.name == name) else {
-            return Err(other_table(table, &format!("has no column {name}")));
-        };
-        if column.data_type != data_type || column.required != required {
-            let null = if required { " NOT NULL" } else { "" };
-            return Err(other_table(
-                table,
-                &format!("has a column {name} that is not {data_type}{null}"),
-            ));
+        let null = if required { " NOT NULL" } else { "" };
+        match columns.iter().find(|column| column.name == name) {
+            None => differences.push(format!("has no column {name}")),
+            Some(column) if column.data_type != data_type || column.required != required => {
+                differences.push(format!("has a column {name} that is not {data_type}{null}"));
+            }
+            Some(_) => {}
         }
-        let key = name == "name";
-        if column.key != key || (key && column.collation.as_deref() != Some("BINARY")) {
-            return Err(other_table(
-                table,
-                "has another primary key than name with the collation BINARY",
-            ));
-        }
+    }
+    let is_key_right = |column: &Column| match column.name.as_str() {
+        "name" => column.key && column.collation.as_deref() == Some("BINARY"),
+        _ => !column.key,
+    };
+    if !columns.iter().all(is_key_right) {
+        let key = "has another primary key than name with the collation BINARY";
+        differences.push(key.to_owned());
     }
     let known = |column: &Column| COLUMNS.iter().any(|(name, ..)| *name == column.name);
-    match columns
-        .iter()
-        .find(|column| !known(column) && column.required && !column.has_default)
-    {
-        Some(column) => Err(other_table(
-            table,
-            &format!("has a column {} that wants a value", column.name),
-        )),
-        None => Ok(()),
-    }
+    let wants = |column: &&Column| !known(column) && column.required && !column.has_default;
+    let strange = columns.iter().filter(wants);
+    differences
+        .extend(strange.map(|column| format!("has a column {} that wants a value", column.name)));
+    differences
 }
 
-fn other_table(table: &str, difference: &str) -> Error {
-    Error::new(
-        ErrorKind::Config,
-        format!(
-            "the table {table} {difference}: choose another name by lock_table, or compare it with `distlock schema --for sqlite`"
-        ),
-    )
-}
-
-fn check_table(table: &str) -> Result<()> {
+pub(crate) fn check_table(table: &str) -> Result<()> {
     let plain = table
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -169,6 +179,12 @@ fn check_table(table: &str) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// The statement about this table, whose name was checked.
+pub(crate) fn about(statement: &str, table: &str) -> SqlStr {
+    let text = statement.replace("{table}", &quoted(table));
+    AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
 }
 
 /// Quoted, for names that are words of SQL.

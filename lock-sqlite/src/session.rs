@@ -58,13 +58,6 @@ impl<'a> Session<'a> {
         Ok(done.rows_affected())
     }
 
-    /// Fails where the file cannot be written.
-    pub(crate) async fn write_nothing(&mut self) -> Result<()> {
-        let write_nothing = self.statements.write_nothing.clone();
-        let written = self.taken.connection.execute(write_nothing).await;
-        written.map(drop).map_err(error::of)
-    }
-
     /// Takes the file's write lock, so that nothing changes any more, and reads the record.
     ///
     /// The clock is to be read afterwards: a lease that ends while we wait for the write lock is over.
