@@ -1,4 +1,4 @@
-use distlock_api::{Admission, FencingToken, Result, StaleToken};
+use distlock_api::{Admission, Effect, Error, ErrorKind, FencingToken, Result, StaleToken};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::error;
@@ -29,7 +29,8 @@ use crate::statements::text;
 /// ```
 ///
 /// One resource, one lock name: tokens of different names, or of one name in different stores, cannot be compared. The table
-/// is [made](Self::schema_sql) once; nothing is ever deleted from it. It takes `INSERT` and `UPDATE` on it.
+/// is [made](Self::schema_sql) once; nothing is ever deleted from it. It takes `SELECT`,
+/// `INSERT` and `UPDATE` on it.
 ///
 /// # A column of your own instead
 ///
@@ -43,7 +44,7 @@ use crate::statements::text;
 /// always sets the flag `CLIENT_FOUND_ROWS`, so that `rows_affected` tells the rows that were found. Without that flag, as in
 /// many other drivers, a row that has all these values already is not counted, and a holder that writes the same twice looks
 /// stale. `fence` is `BIGINT UNSIGNED NOT NULL DEFAULT 0`; a column that may be null refuses everybody.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fences {
     table: Table,
 }
@@ -66,37 +67,60 @@ impl Fences {
     /// under `REPEATABLE READ` what you read before might be older than what the last holder wrote. Outside a transaction
     /// it only tells, and protects nothing.
     ///
-    /// The resource's name has at most 255 characters, and is compared byte for byte.
+    /// `resource` is any text of up to 255 characters, compared byte for byte. One statement.
     ///
     /// # Errors
     ///
-    /// Those of the server; roll back then. The server may have rolled back already, to end a deadlock: begin anew.
-    /// [`ErrorKind::SchemaMissing`](distlock_api::ErrorKind::SchemaMissing) where the table is missing.
+    /// Always without effect, for the transaction is to be rolled back. [`ErrorKind::Unavailable`], retryable, where the
+    /// server rolled it back for others' sake (a deadlock, such as of first comers behind one that rolled back): begin the
+    /// transaction again. [`ErrorKind::SchemaMissing`] for a missing table, [`ErrorKind::InvalidOption`] for a resource
+    /// that is too long.
     ///
     /// # Cancel safety
     ///
-    /// As for any statement of sqlx: a dropped call may have been done. Roll back, and nothing is remembered.
+    /// A dropped call may have let the token in. Roll the transaction back, as dropping it does.
     pub async fn admit(
         &self,
         connection: &mut MySqlConnection,
         resource: &str,
         token: FencingToken,
     ) -> Result<Admission> {
+        // A session that is not strict would cut it, and take two resources for one.
+        if resource.chars().count() > MAX_CHARS {
+            let text = format!("a resource's name has at most {MAX_CHARS} characters: shorten it");
+            return Err(Error::new(ErrorKind::InvalidOption, text));
+        }
         let statement = text(include_str!("statements/admit.sql"), &self.table);
-        let done = sqlx::query(AssertSqlSafe(statement))
+        let admitted = sqlx::query(AssertSqlSafe(statement))
             .bind(resource)
             .bind(token.value())
             .bind(token.value())
             .execute(connection)
-            .await
-            .map_err(error::failed)?;
-        let seen = FencingToken::new(done.last_insert_id());
+            .await;
+        let admitted = admitted.map_err(|error| self.refused(error))?;
+        let seen = FencingToken::new(admitted.last_insert_id());
         Ok(match seen > token {
             true => Admission::Stale(StaleToken { token, seen }),
             false => Admission::Admitted,
         })
     }
+
+    fn refused(&self, error: sqlx::Error) -> Error {
+        let error = match error::failed(error) {
+            error if error.kind() == ErrorKind::SchemaMissing => {
+                let table = &self.table;
+                let text =
+                    format!("the table {table} is missing: apply what Fences::schema_sql gives");
+                Error::new(ErrorKind::SchemaMissing, text)
+            }
+            error => error,
+        };
+        error.with_effect(Effect::None)
+    }
 }
+
+/// The longest name that the table can hold.
+const MAX_CHARS: usize = 255;
 
 /// The table `distlock_fences`, in the connection's database.
 impl Default for Fences {

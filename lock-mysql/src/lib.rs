@@ -24,9 +24,9 @@
 //!
 //! Every lease is counted on the server's clock, in UTC; the clocks and time zones of clients and sessions play no part.
 //!
-//! In a cluster whose nodes all take writes (Galera, Group Replication) the nodes still agree on one holder: of two grants at
-//! the same time one is rolled back when it is committed. But refusals and lists may be out of date, so point the URLs of all
-//! clients at one node.
+//! In a cluster whose nodes all take writes (Galera, Group Replication) the nodes agree on one holder: of two grants at the
+//! same time one is rolled back when it is committed. But each node counts leases by its own clock, so that one whose clock
+//! is ahead grants too early, and refusals and lists may be out of date. Point the URLs of all clients at one node.
 //!
 //! # What it costs
 //!
@@ -58,16 +58,17 @@
 //!
 //! # URL
 //!
-//! `mysql://USER:PASSWORD@HOST:PORT/DATABASE?…`, also `mariadb://`, with the parameters `ssl-mode` (`disabled`, `preferred`,
-//! `required`, `verify_ca`, `verify_identity`; by default `preferred`), `ssl-ca`, `ssl-cert`, `ssl-key`, `socket`, and our own
-//! `lock_table` and `lock_schema`, which is the same as a database here. `charset`, `collation`, `timezone` and
+//! `mysql://USER:PASSWORD@HOST:PORT/DATABASE?…`, also `mariadb://`, with the parameters `ssl-mode` (`disabled`,
+//! `preferred`, `required`, `verify_ca`, `verify_identity`; by default `preferred`), `ssl-ca`, `ssl-cert`, `ssl-key`,
+//! `socket`, and our own `lock_table` and `lock_schema`, which is the same as a database here. `charset`, `collation`, `timezone` and
 //! `statement-cache-capacity` are taken for the sake of URLs that others use, too, and change nothing. Others are refused,
 //! not ignored. What is left out is `root`, no password, port 3306. A Unix socket is
 //! `mysql://USER@localhost/DATABASE?socket=/run/mysqld/mysqld.sock`. An `@` behind the host is refused, because it is most
 //! likely the end of a password that should have been percent-encoded: where one is meant, write `%40`.
 //!
-//! With `ssl-mode=disabled`, MySQL's own way to log in (`caching_sha2_password`) wants RSA the first time, which is left out
-//! here: anybody in between could read the password. Who wants it all the same adds
+//! With `ssl-mode=disabled`, also through a socket, MySQL's own way to log in (`caching_sha2_password`) wants RSA until the
+//! server has seen the password once. That is left out here, because anybody in between could read the password: leave TLS
+//! on, as it is by default. Who wants RSA all the same adds
 //! `sqlx = { version = "0.9", features = ["mysql-rsa"] }` to their own dependencies.
 //!
 //! # By hand

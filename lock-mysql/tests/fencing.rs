@@ -6,12 +6,12 @@ mod common;
 
 use common::proxy::Proxy;
 use common::{Server, Store, connect};
-use distlock_api::{Admission, ErrorKind, FencingToken, StaleToken};
+use distlock_api::{Admission, Effect, ErrorKind, FencingToken, StaleToken};
 use distlock_mysql::{Fences, Table};
 use sqlx::{Connection, MySqlConnection};
 use tokio::task::JoinSet;
 
-const LEVELS: [&str; 2] = ["READ COMMITTED", "REPEATABLE READ"];
+const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
 fn token(value: u64) -> FencingToken {
     FencingToken::new(value)
@@ -202,12 +202,61 @@ async fn first_comers_at_once_neither_fail_nor_pass_the_greatest(server: Server)
     }
 }
 
+async fn first_comers_behind_one_that_rolls_back_are_let_in_or_told_to_begin_anew(server: Server) {
+    for level in LEVELS {
+        let (store, fences) = fences(server, "behind").await;
+        let mut first = begin(&store, level).await;
+        let answer = fences.admit(&mut first, "stock", token(1)).await;
+        assert_eq!(answer.unwrap(), Admission::Admitted);
+        let mut tasks = JoinSet::new();
+        for value in [2, 3] {
+            let mut session = begin(&store, level).await;
+            let fences = fences.clone();
+            tasks.spawn(async move {
+                let answer = fences.admit(&mut session, "stock", token(value)).await;
+                let end = if answer.is_ok() { "COMMIT" } else { "ROLLBACK" };
+                execute(&mut session, end).await;
+                answer
+            });
+        }
+        store.until_waiting(2).await;
+        execute(&mut first, "ROLLBACK").await;
+        let answers = tasks.join_all().await;
+        for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+            let told = (error.kind(), error.effect(), error.is_retryable());
+            assert_eq!(
+                told,
+                (ErrorKind::Unavailable, Effect::None, true),
+                "{error}"
+            );
+        }
+        assert!(answers.iter().any(Result::is_ok), "{level}: {answers:?}");
+        drop(first);
+        store.close().await;
+    }
+}
+
+async fn a_resource_that_would_be_cut_is_refused(server: Server) {
+    let (store, fences) = fences(server, "cut").await;
+    let mut session = connect(&store.options()).await;
+    execute(&mut session, "SET sql_mode = ''").await;
+    let error = fences.admit(&mut session, &"x".repeat(256), token(1)).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidOption);
+    let longest = fences
+        .admit(&mut session, &"😀".repeat(255), token(1))
+        .await;
+    assert_eq!(longest.unwrap(), Admission::Admitted);
+    store.close().await;
+}
+
 async fn a_missing_table_is_told(server: Server) {
     let (mut store, fences) = fences(server, "missing").await;
     let mut session = connect(&store.options()).await;
     store.run("DROP TABLE {}").await;
     let error = fences.admit(&mut session, "stock", token(1)).await;
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::SchemaMissing);
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SchemaMissing);
+    assert!(error.to_string().contains("Fences::schema_sql"), "{error}");
     store.close().await;
 }
 
@@ -219,5 +268,7 @@ on_both![
     what_is_read_after_it_is_what_the_last_holder_wrote,
     a_transaction_that_is_rolled_back_is_not_remembered,
     first_comers_at_once_neither_fail_nor_pass_the_greatest,
+    first_comers_behind_one_that_rolls_back_are_let_in_or_told_to_begin_anew,
+    a_resource_that_would_be_cut_is_refused,
     a_missing_table_is_told,
 ];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Server, Store, name, request};
 use distlock_api::{
     AcquireRequest, Attempt, FencingToken, ForceRelease, Held, LeaseId, LockAdmin, LockBackend,
-    MemoryBackend, Token,
+    LockState, MemoryBackend, Release, Renewal, Token,
 };
 
 /// Times are whole hours, and compared by the nearest hour: what passes meanwhile makes no difference.
@@ -133,6 +133,39 @@ async fn a_token_whose_lease_is_over_is_never_granted_again(server: Server) {
     store.close().await;
 }
 
+async fn the_fencing_token_is_the_one_in_the_row(server: Server) {
+    let mut store = Store::new(server, "same").await;
+    let backend = store.backend();
+    let (held, first) = common::acquire(&backend, "job").await;
+    let stored = "SELECT fence FROM {}";
+    assert_eq!(store.value::<u64>(stored).await, first, "a new name");
+    let again = backend.try_acquire(&held).await.unwrap();
+    let again = common::granted(&again).unwrap();
+    assert_eq!(store.value::<u64>(stored).await, again, "the same token");
+    let _ = backend.release(&held.lease_id(), Duration::ZERO).await;
+    let (_, next) = common::acquire(&backend, "job").await;
+    assert_eq!(store.value::<u64>(stored).await, next, "a free lock");
+    assert!(first < again && again < next);
+    store.close().await;
+}
+
+async fn who_comes_after_a_rest_holds_the_lock_and_does_not_rest(server: Server) {
+    let mut store = Store::new(server, "after").await;
+    let backend = store.backend();
+    let (first, _) = common::acquire(&backend, "job").await;
+    let rested = backend.release(&first.lease_id(), HOUR).await.unwrap();
+    assert_eq!(rested, Release::Released);
+    store
+        .run("UPDATE {} SET lock_until = UTC_TIMESTAMP(6)")
+        .await;
+    let (next, _) = common::acquire(&backend, "job").await;
+    let record = backend.inspect(&next.name).await.unwrap().unwrap();
+    assert_eq!(record.state, LockState::Held);
+    let renewed = backend.renew(&[(next.lease_id(), HOUR)]).await.remove(0);
+    assert_eq!(renewed.unwrap(), Renewal::Renewed);
+    store.close().await;
+}
+
 async fn a_fence_ahead_of_the_clock_grows_by_one(server: Server) {
     let mut store = Store::new(server, "ahead").await;
     let backend = store.backend();
@@ -211,6 +244,8 @@ async fn purge_goes_on_until_nothing_is_left_to_delete(server: Server) {
 on_both![
     random_calls_get_the_answers_of_the_reference,
     a_token_whose_lease_is_over_is_never_granted_again,
+    the_fencing_token_is_the_one_in_the_row,
+    who_comes_after_a_rest_holds_the_lock_and_does_not_rest,
     a_fence_ahead_of_the_clock_grows_by_one,
     a_forced_release_under_another_fence_changes_nothing,
     purge_keeps_what_is_held_recent_or_ahead_of_the_clock,

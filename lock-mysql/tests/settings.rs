@@ -8,19 +8,24 @@ use common::{Server, Store, acquire, granted, request};
 use distlock_api::{Effect, ErrorKind, LockAdmin, LockBackend, Severity};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The server's settings while a test changes them.
+/// The server's settings, which are put back in the end, also when the test fails.
 struct Changed {
+    server: Server,
     put_back: Vec<String>,
-    _turn: MutexGuard<'static, ()>,
+}
+
+/// Held by each test from its first statement to its last.
+async fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    TURN.lock().await
 }
 
 impl Changed {
     /// Sets them for all sessions that begin from now on.
     async fn set(store: &mut Store, settings: &[(&str, &str)]) -> Self {
-        static TURN: Mutex<()> = Mutex::const_new(());
         let mut changed = Self {
+            server: store.server,
             put_back: Vec::new(),
-            _turn: TURN.lock().await,
         };
         for (setting, value) in settings {
             let before = format!("SELECT CAST(@@GLOBAL.{setting} AS CHAR)");
@@ -36,16 +41,25 @@ impl Changed {
         }
         changed
     }
+}
 
-    async fn undo(self, store: &mut Store) {
-        for back in self.put_back.iter().rev() {
-            store.run(back).await;
-        }
+impl Drop for Changed {
+    fn drop(&mut self) {
+        let (server, put_back) = (self.server, self.put_back.join(";"));
+        let work = async move {
+            let mut session = server.session().await;
+            let done = sqlx::raw_sql(sqlx::AssertSqlSafe(put_back));
+            done.execute(&mut session).await.unwrap();
+        };
+        let runtime = || tokio::runtime::Runtime::new().unwrap();
+        let undone = std::thread::spawn(move || runtime().block_on(work)).join();
+        assert!(undone.is_ok() || std::thread::panicking(), "not put back");
     }
 }
 
 async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Server) {
     // (trap 7, U12)
+    let _turn = turn().await;
     let mut store = Store::new(server, "defaults").await;
     let isolation = match server {
         Server::MySql => "transaction_isolation",
@@ -81,7 +95,7 @@ async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Ser
         .run("UPDATE {} SET lock_until = '2020-01-01' WHERE name = 'one'")
         .await;
     acquire(&backend, "one").await;
-    changed.undo(&mut store).await;
+    drop(changed);
     assert_eq!(listed.unwrap().len(), 2);
     assert_eq!(granted(&refused.unwrap()), None);
     let seen: String = store
@@ -93,6 +107,7 @@ async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Ser
 
 async fn a_server_that_takes_no_writes_is_read_only_and_recovers(server: Server) {
     // (F9, U8)
+    let _turn = turn().await;
     let mut store = Store::new(server, "readonly").await;
     let warm = store.backend();
     acquire(&warm, "warm").await;
@@ -108,7 +123,7 @@ async fn a_server_that_takes_no_writes_is_read_only_and_recovers(server: Server)
     let readable = backend.list().await;
     let privileged = store.builder().for_options(server.options()).unwrap();
     let privileged = privileged.check().await.unwrap().usable();
-    changed.undo(&mut store).await;
+    drop(changed);
     for error in errors {
         assert_eq!(
             (error.kind(), error.effect()),
@@ -126,6 +141,7 @@ async fn a_server_that_takes_no_writes_is_read_only_and_recovers(server: Server)
 }
 
 async fn settings_that_forget_grants_in_a_crash_are_warned_of(server: Server) {
+    let _turn = turn().await;
     let mut store = Store::new(server, "durable").await;
     let weak = [
         ("innodb_flush_log_at_trx_commit", "2"),
@@ -134,7 +150,7 @@ async fn settings_that_forget_grants_in_a_crash_are_warned_of(server: Server) {
     let has_log: bool = store.value("SELECT @@log_bin").await;
     let changed = Changed::set(&mut store, &weak).await;
     let found = store.backend().check().await.unwrap();
-    changed.undo(&mut store).await;
+    drop(changed);
     let expected = if has_log { &weak[..] } else { &weak[..1] };
     assert_eq!(found.iter().count(), expected.len(), "{found:?}");
     for (finding, (setting, _)) in found.iter().zip(expected) {
@@ -150,11 +166,12 @@ async fn settings_that_forget_grants_in_a_crash_are_warned_of(server: Server) {
 
 async fn an_idle_session_that_the_server_ended_is_replaced(server: Server) {
     // (F1)
+    let _turn = turn().await;
     let mut store = Store::new(server, "idle").await;
     let changed = Changed::set(&mut store, &[("wait_timeout", "1")]).await;
     let backend = store.backend();
     let (held, _) = acquire(&backend, "job").await;
-    changed.undo(&mut store).await;
+    drop(changed);
     let gone = format!("SELECT COUNT(*) = 0 FROM ({}) AS mine", store.processes());
     server.until(&gone).await;
     let lease = held.lease_id();

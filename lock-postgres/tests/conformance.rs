@@ -71,9 +71,11 @@ async fn empty() -> sqlx::Result<()> {
 }
 
 async fn version() -> sqlx::Result<String> {
-    let mut session = common::session().await;
-    let version = sqlx::query_scalar::<_, String>("SHOW server_version");
-    Ok(format!("PostgreSQL {}", version.fetch_one(&mut session).await?))
+    let version = sqlx::query_scalar("SHOW server_version");
+    let version: String = version.fetch_one(&mut common::session().await).await?;
+    // What follows a space names the package.
+    let number = version.split(' ').next().unwrap_or_default();
+    Ok(format!("PostgreSQL {number}"))
 }
 
 fn main() -> ExitCode {

@@ -38,7 +38,9 @@ async fn empty() -> sqlx::Result<()> {
 async fn version() -> sqlx::Result<String> {
     let console = common::pooler_options().database("pgbouncer");
     let mut console = PgConnection::connect_with(&console).await?;
-    let row = sqlx::raw_sql("SHOW VERSION").fetch_one(&mut console).await?;
+    let row = sqlx::raw_sql("SHOW VERSION")
+        .fetch_one(&mut console)
+        .await?;
     row.try_get(0)
 }
 

@@ -63,7 +63,9 @@ fn missing_packages(servers: &Servers) -> Vec<&'static str> {
             missing.push(package);
         }
     };
-    need("tzdata", Path::new(ZONES).exists());
+    if servers.local().any(Kind::loads_zones) {
+        need("tzdata", Path::new(ZONES).exists());
+    }
     need("faketime", programs::on_path("faketime").is_some());
     if servers.needs_docker() && !docker::answers() {
         for (package, program) in DOCKER {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::command::cargo;
+use crate::docker::Docker;
 use crate::docker::image::{IMAGES, Image, by_name};
 use crate::progress::{Stopwatch, say};
 use crate::report::{Outcome, Report};
@@ -27,6 +28,8 @@ pub(crate) async fn run(only: &[String]) -> Result<ExitCode> {
             .collect::<Result<Vec<_>>>()?,
     };
     let order: Vec<_> = IMAGES.iter().map(Image::name).collect();
+    // One daemon for all of them.
+    let _docker = Docker::open().await?;
     let mut failed = Vec::new();
     for image in images {
         let name = image.name();

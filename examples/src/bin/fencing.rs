@@ -5,7 +5,11 @@
 
 use std::time::Duration;
 
-use distlock::{Admission, FencingToken, Guard, Locks, clock};
+use distlock::redis::FencedScript;
+use distlock::redis::redis::aio::MultiplexedConnection;
+use distlock::{
+    Acquisition, Admission, FencingToken, Guard, Locks, clock, mysql, postgres, sqlite,
+};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -31,6 +35,7 @@ async fn main() -> Result<()> {
         Admission::Admitted => println!("slow wrote over it"),
     }
     quick.release().await?;
+    ledger.close(&name).await?;
     Ok(locks.shutdown(Duration::from_secs(5)).await?)
 }
 
@@ -41,10 +46,11 @@ async fn acquire(locks: &Locks, name: &str) -> Result<Guard> {
 }
 
 async fn wait_for(locks: &Locks, name: &str) -> Result<Guard> {
+    let lock = locks.lock(name)?.at_most_for(Duration::from_secs(30));
     loop {
-        match acquire(locks, name).await {
-            Ok(guard) => return Ok(guard),
-            Err(_) => clock::sleep(Duration::from_millis(50)).await,
+        match lock.try_acquire().await? {
+            Acquisition::Acquired(guard) => return Ok(guard),
+            _ => clock::sleep(Duration::from_millis(50)).await,
         }
     }
 }
@@ -54,80 +60,66 @@ enum Ledger {
     Postgres(PgConnection),
     MySql(MySqlConnection),
     Sqlite(SqliteConnection),
-    Redis(distlock::redis::redis::aio::MultiplexedConnection),
+    Redis(MultiplexedConnection),
+}
+
+/// The table of the fences. A service has `Fences::default()`, and makes it in its migrations.
+fn table() -> String {
+    format!("fences_{}", std::process::id())
+}
+
+/// In SQL: the token is admitted first in the transaction that writes.
+macro_rules! write_in_transaction {
+    ($transaction:expr, $fences:expr, $resource:expr, $token:expr) => {{
+        let mut transaction = $transaction;
+        let admission = $fences.admit(&mut transaction, $resource, $token).await?;
+        if admission == Admission::Admitted {
+            // The writes of the job stand here.
+            transaction.commit().await?;
+        }
+        Ok(admission)
+    }};
 }
 
 impl Ledger {
     async fn open(url: &str) -> Result<Self> {
         let scheme = url.split(':').next().unwrap_or_default();
-        Ok(match scheme {
-            "postgres" | "postgresql" => {
-                let mut connection = PgConnection::connect(url).await?;
-                let fences = distlock::postgres::Fences::default().schema_sql();
-                sqlx::raw_sql(AssertSqlSafe(fences))
-                    .execute(&mut connection)
-                    .await?;
-                Self::Postgres(connection)
-            }
-            "mysql" | "mariadb" => {
-                let mut connection = MySqlConnection::connect(url).await?;
-                let fences = distlock::mysql::Fences::default().schema_sql();
-                sqlx::raw_sql(AssertSqlSafe(fences))
-                    .execute(&mut connection)
-                    .await?;
-                Self::MySql(connection)
-            }
-            "sqlite" => {
-                let mut connection = SqliteConnection::connect(url).await?;
-                let fences = distlock::sqlite::Fences::default().schema_sql();
-                sqlx::raw_sql(AssertSqlSafe(fences))
-                    .execute(&mut connection)
-                    .await?;
-                Self::Sqlite(connection)
-            }
+        let mut ledger = match scheme {
+            "postgres" | "postgresql" => Self::Postgres(PgConnection::connect(url).await?),
+            "mysql" | "mariadb" => Self::MySql(MySqlConnection::connect(url).await?),
+            "sqlite" => Self::Sqlite(SqliteConnection::connect(url).await?),
             _ => {
                 let client = distlock::redis::redis::Client::open(url)?;
                 Self::Redis(client.get_multiplexed_async_connection().await?)
             }
-        })
+        };
+        match ledger {
+            Self::Postgres(_) => ledger.run(postgres_fences()?.schema_sql()).await?,
+            Self::MySql(_) => ledger.run(mysql_fences()?.schema_sql()).await?,
+            Self::Sqlite(_) => ledger.run(sqlite_fences()?.schema_sql()).await?,
+            Self::Redis(_) => {}
+        }
+        Ok(ledger)
     }
 
-    /// Writes, unless a greater token was seen. In SQL the token is admitted first in the transaction that writes; in
-    /// Redis the script that writes looks at it.
     async fn write(&mut self, resource: &str, token: FencingToken) -> Result<Admission> {
         match self {
             Self::Postgres(connection) => {
-                let mut transaction = connection.begin().await?;
-                let fences = distlock::postgres::Fences::default();
-                let admission = fences.admit(&mut transaction, resource, token).await?;
-                if admission == Admission::Admitted {
-                    // The writes of the job stand here.
-                    transaction.commit().await?;
-                }
-                Ok(admission)
+                let transaction = connection.begin().await?;
+                write_in_transaction!(transaction, postgres_fences()?, resource, token)
             }
             Self::MySql(connection) => {
-                let mut transaction = connection.begin().await?;
-                let fences = distlock::mysql::Fences::default();
-                let admission = fences.admit(&mut transaction, resource, token).await?;
-                if admission == Admission::Admitted {
-                    transaction.commit().await?;
-                }
-                Ok(admission)
+                let transaction = connection.begin().await?;
+                write_in_transaction!(transaction, mysql_fences()?, resource, token)
             }
             Self::Sqlite(connection) => {
-                let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-                let fences = distlock::sqlite::Fences::default();
-                let admission = fences.admit(&mut transaction, resource, token).await?;
-                if admission == Admission::Admitted {
-                    transaction.commit().await?;
-                }
-                Ok(admission)
+                let transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+                write_in_transaction!(transaction, sqlite_fences()?, resource, token)
             }
+            // In Redis the script that writes looks at the token.
             Self::Redis(connection) => {
-                let script = distlock::redis::FencedScript::set();
-                let fence = format!("{{{resource}}}:fence");
-                let call = script.call(fence, token);
+                let script = FencedScript::set();
+                let call = script.call(format!("{{{resource}}}:fence"), token);
                 let call = call.key(format!("{{{resource}}}")).arg("written");
                 Ok(match call.run::<()>(connection).await? {
                     Ok(()) => Admission::Admitted,
@@ -136,4 +128,37 @@ impl Ledger {
             }
         }
     }
+
+    async fn close(mut self, resource: &str) -> Result<()> {
+        if let Self::Redis(connection) = &mut self {
+            let mut delete = distlock::redis::redis::cmd("DEL");
+            delete.arg(format!("{{{resource}}}"));
+            delete.arg(format!("{{{resource}}}:fence"));
+            return Ok(delete.query_async(connection).await?);
+        }
+        self.run(format!("DROP TABLE {}", table())).await
+    }
+
+    async fn run(&mut self, sql: String) -> Result<()> {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql));
+        match self {
+            Self::Postgres(connection) => sql.execute(connection).await.map(drop)?,
+            Self::MySql(connection) => sql.execute(connection).await.map(drop)?,
+            Self::Sqlite(connection) => sql.execute(connection).await.map(drop)?,
+            Self::Redis(_) => {}
+        }
+        Ok(())
+    }
+}
+
+fn postgres_fences() -> Result<postgres::Fences> {
+    Ok(postgres::Fences::in_table(postgres::Table::new(table())?))
+}
+
+fn mysql_fences() -> Result<mysql::Fences> {
+    Ok(mysql::Fences::in_table(mysql::Table::new(table())?))
+}
+
+fn sqlite_fences() -> Result<sqlite::Fences> {
+    Ok(sqlite::Fences::in_table(&table())?)
 }

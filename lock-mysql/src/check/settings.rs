@@ -54,7 +54,7 @@ fn findings(settings: &HashMap<&str, &str>) -> Findings {
     }
     if is("wsrep_on", "ON") || is("group_replication_single_primary_mode", "OFF") {
         found.push(Finding::warning(
-            "several nodes of the cluster take writes: a lock is never granted twice, but refusals and lists may be out of date, and tries are rolled back by others",
+            "several nodes of the cluster take writes, and each counts leases by its own clock; refusals and lists may be out of date",
             "point the URLs of all clients at one node",
         ));
     }

@@ -141,6 +141,10 @@ impl Store {
             user,
             session: server.session().await,
         };
+        // So that what waits for ever fails.
+        store
+            .run("SET lock_wait_timeout = 60, innodb_lock_wait_timeout = 60")
+            .await;
         store.run("CREATE USER $USER IDENTIFIED BY 'canary'").await;
         store
     }

@@ -51,16 +51,6 @@ fn backend(table: Table, options: sqlx::mysql::MySqlConnectOptions) -> Result<My
     MySqlBackend::builder().table(table).for_options(options)
 }
 
-async fn version(server: Server) -> sqlx::Result<String> {
-    let mut session = server.session().await;
-    let version = sqlx::query_scalar::<_, String>("SELECT VERSION()");
-    let version = version.fetch_one(&mut session).await?;
-    Ok(match server {
-        Server::MySql => format!("MySQL {version}"),
-        Server::MariaDb => format!("MariaDB {version}"),
-    })
-}
-
 async fn forget(server: Server, name: LockName) -> sqlx::Result<()> {
     let delete = sqlx::query(AssertSqlSafe(format!("DELETE FROM {TABLE} WHERE name = ?")));
     let mut session = server.session().await;
@@ -71,6 +61,16 @@ async fn forget(server: Server, name: LockName) -> sqlx::Result<()> {
 async fn empty(server: Server) -> sqlx::Result<()> {
     let mut session = server.session().await;
     execute(&mut session, &format!("TRUNCATE {FLUSHED}")).await
+}
+
+async fn version(server: Server) -> sqlx::Result<String> {
+    let version = sqlx::query_scalar("SELECT VERSION()");
+    let version: String = version.fetch_one(&mut server.session().await).await?;
+    let number = version.split('-').next().unwrap_or_default();
+    Ok(match server {
+        Server::MySql => format!("MySQL {number}"),
+        Server::MariaDb => format!("MariaDB {number}"),
+    })
 }
 
 async fn execute(session: &mut MySqlConnection, sql: &str) -> sqlx::Result<()> {

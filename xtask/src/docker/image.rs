@@ -29,7 +29,7 @@ pub(crate) struct Image {
 }
 
 /// The first of each kind is the one that is used where nobody asks for another.
-pub(crate) const IMAGES: [Image; 15] = [
+pub(crate) const IMAGES: [Image; 13] = [
     postgres("18", "postgres:18", "sid", "postgresql-18"),
     postgres("17", "postgres:17", "trixie", "postgresql-17"),
     postgres("15", "postgres:15", "bookworm", "postgresql-15"),
@@ -56,8 +56,6 @@ pub(crate) const IMAGES: [Image; 15] = [
     ),
     pgbouncer("1.24", "trixie"),
     pgbouncer("1.18", "bookworm"),
-    pgbouncer("1.15", "bullseye"),
-    pgbouncer("sid", "sid"),
 ];
 
 const fn postgres(

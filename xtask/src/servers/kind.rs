@@ -79,6 +79,11 @@ impl Kind {
         }
     }
 
+    /// Whether a start on this machine reads its time zones.
+    pub(crate) fn loads_zones(self) -> bool {
+        matches!(self, Self::Mariadb | Self::Mysql)
+    }
+
     pub(crate) fn is_installed(self) -> bool {
         match self {
             Self::Postgres => postgres::Binaries::find().is_some(),
