@@ -47,6 +47,11 @@
 //! The sessions are set to `READ COMMITTED`, `autocommit`, a strict `sql_mode`, `utf8mb4`, UTC, and to time limits below the
 //! operation limit, whatever the server's defaults, the options or the URL say.
 //!
+//! # Purging
+//!
+//! Keep `free_for` above the operation limit. The server's clock stands still while a statement waits, so that a first grant
+//! that waited while its name's record was purged may get a fencing token from before it.
+//!
 //! # Rights
 //!
 //! `SELECT`, `INSERT`, `UPDATE` on the table; `DELETE` for [`purge`](distlock_api::LockAdmin::purge); `CREATE` for

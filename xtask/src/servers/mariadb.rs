@@ -128,6 +128,8 @@ impl Data<'_> {
             // What /etc and the home folder set is not for this server. It must come first.
             .arg("--no-defaults")
             .arg(format!("--datadir={}/data", self.folder.display()))
+            // One that starts deletes the temporary tables of others in a common folder.
+            .arg(format!("--tmpdir={}", self.folder.display()))
             .current_dir(self.folder);
         command
     }
