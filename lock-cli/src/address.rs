@@ -1,7 +1,5 @@
 use url::Url;
 
-use crate::output::visible;
-
 /// The parameters of a URL that are no secret.
 const SHOWN: [&str; 11] = [
     "dbname",
@@ -17,12 +15,19 @@ const SHOWN: [&str; 11] = [
     "user",
 ];
 
+/// The schemes whose users are no secret, also where there is no password.
+const NAMED: [&str; 4] = ["mariadb", "mysql", "postgres", "postgresql"];
+
+/// The schemes whose users are no secret where there is a password. A user alone is most often a password in the wrong
+/// place.
+const NAMED_BESIDE_PASSWORD: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
+
 /// A store's URL as it may be shown: without its password, and without what may be one. `None` where it is not certain
 /// which part that is.
 pub(crate) fn address(url: &str) -> Option<String> {
     let (scheme, _) = url.split_once(':')?;
     if scheme == "sqlite" || url == "memory:" {
-        return Some(visible(url));
+        return Some(url.to_owned());
     }
     let parsed = Url::parse(url).ok().filter(|url| !url.cannot_be_a_base())?;
     let has_user = !parsed.username().is_empty() || parsed.password().is_some();
@@ -30,16 +35,16 @@ pub(crate) fn address(url: &str) -> Option<String> {
     if url.matches('@').count() > usize::from(has_user) {
         return None;
     }
-    Some(visible(&without_secrets(parsed)))
+    Some(without_secrets(parsed))
 }
 
 fn without_secrets(mut url: Url) -> String {
     let pairs = url.query_pairs();
     let shown = pairs.filter(|(key, _)| SHOWN.contains(&&**key));
     let query: Vec<String> = shown.map(|(key, value)| format!("{key}={value}")).collect();
-    // To Redis a user alone is most often a password in the wrong place.
-    let is_password = url.password().is_none() && url.scheme().starts_with("redis");
-    if is_password {
+    let is_shown = NAMED.contains(&url.scheme())
+        || url.password().is_some() && NAMED_BESIDE_PASSWORD.contains(&url.scheme());
+    if !is_shown {
         let _ = url.set_username("");
     }
     let _ = url.set_password(None);
@@ -65,6 +70,10 @@ mod tests {
             ("redis://:canary@h:6379/2", "redis://h:6379/2"),
             ("rediss://me:canary@h/", "rediss://me@h/"),
             ("redis://canary@h/", "redis://h/"),
+            ("valkey://canary@h", "valkey://h"),
+            ("valkeys://me:canary@h", "valkeys://me@h"),
+            ("wat://canary@h/db", "wat://h/db"),
+            ("wat://canary:canary@h/db", "wat://h/db"),
             (
                 "postgres:///db?host=/run/pg&password=canary&lock_table=jobs",
                 "postgres:///db?host=/run/pg&lock_table=jobs",

@@ -7,9 +7,10 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use distlock::options::{MAX_LEASE, MIN_AT_LEAST, MIN_LEASE};
 use distlock::{FencingToken, LockAdmin, LockName};
+use serde_json::json;
 
 use crate::exit::Failure;
-use crate::store::StoreArgs;
+use crate::store::{Store, StoreArgs};
 use crate::{duration, man, output, usage};
 
 /// Runs a command under a lock that machines share, so that it runs once at a time.
@@ -226,7 +227,24 @@ pub(crate) fn grammar() -> clap::Command {
 impl AdminArgs {
     /// The store, connected to but not checked.
     pub(crate) async fn open(&self) -> Result<Arc<dyn LockAdmin>, Failure> {
-        self.store.resolve()?.open().await
+        self.existing_store()?.open().await
+    }
+
+    /// The store by the arguments, the environment, or the default if that is there.
+    pub(crate) fn existing_store(&self) -> Result<Store, Failure> {
+        let store = self.store.resolve()?.must_exist()?;
+        self.announce(&store);
+        Ok(store)
+    }
+
+    /// Says on stderr which store is used, where none was named.
+    pub(crate) fn announce(&self, store: &Store) {
+        if let Some(notice) = store.notice() {
+            match self.json {
+                true => output::complain_in_json(&json!({ "notice": { "text": notice } })),
+                false => output::complain(&notice),
+            }
+        }
     }
 }
 

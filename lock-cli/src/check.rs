@@ -10,7 +10,7 @@ use crate::store::{Store, limited};
 ///
 /// That the store cannot be looked at is a fault like others: it is an answer to what was asked.
 pub(crate) async fn check(args: &CheckArgs) -> Result<Exit, Failure> {
-    let report = Report::of(&args.admin.store.resolve()?).await?;
+    let report = Report::of(&args.admin.existing_store()?).await?;
     match args.admin.json {
         true => output::print_json(&report.json())?,
         false => output::print(&report.text())?,
@@ -75,7 +75,10 @@ impl Report {
 
     fn text(&self) -> String {
         let address = self.address.as_deref();
-        let address = address.unwrap_or("not shown, because any part of its URL may be a password");
+        let address = address.map_or_else(
+            || "not shown, because any part of its URL may be a password".to_owned(),
+            output::visible,
+        );
         let head = format!("store: {address}\n{}", self.kind());
         let blocks = self.found.iter().map(Found::block);
         let all = [head].into_iter().chain(blocks).chain([self.verdict()]);

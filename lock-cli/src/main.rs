@@ -4,7 +4,8 @@
 //! touched), `store` (which store), `run` (the lock around the child), `supervise` (the child's end, or the lock's),
 //! `child`, `terminal` and `signals` (the process under the lock), `exit` (how it all ends). The other
 //! commands have a file each: `list`, `show`, `release`, `check`, `migrate`, `schema`, `purge`, `completions`, `man`.
-//! `output` is how they print, `address` the store's URL as it may be shown, `usage` what is said of wrong arguments.
+//! `output` is how they print, `address` the store's URL as it may be shown, `usage` what is said of wrong arguments,
+//! `secrecy` what other processes may see of this one.
 
 mod address;
 mod args;
@@ -21,6 +22,7 @@ mod purge;
 mod release;
 mod run;
 mod schema;
+mod secrecy;
 mod show;
 mod signals;
 mod store;
@@ -34,6 +36,7 @@ use args::Command;
 use exit::{Exit, Failure};
 
 fn main() -> ExitCode {
+    secrecy::close_to_others();
     let exit = match args::parse() {
         Ok(Some(command)) => perform(command),
         Ok(None) => Ok(Exit::Done),

@@ -76,7 +76,7 @@ const ENVIRONMENT: &Pairs = &[
     ),
     (
         "XDG_STATE_HOME, HOME",
-        "Without a URL, the store is the SQLite file distlock/locks.db in $XDG_STATE_HOME or ~/.local/state, which is made on first use.",
+        "Without a URL, the store is the SQLite file distlock/locks.db in $XDG_STATE_HOME or ~/.local/state, which run and migrate make. Whatever uses it says so on stderr.",
     ),
     (
         "TZ",

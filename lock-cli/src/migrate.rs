@@ -9,8 +9,9 @@ use crate::store::limited;
 /// Makes what is missing in the store, and says what it did.
 pub(crate) async fn migrate(args: &AdminArgs) -> Result<Exit, Failure> {
     let store = args.store.resolve()?;
+    args.announce(&store);
     let is_new = store.is_new();
-    let store = store.open().await?;
+    let store = store.open_or_make().await?;
     let made = make_missing(&*store).await?;
     let outcome = match made || is_new {
         true => Outcome::Made,

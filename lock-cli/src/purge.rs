@@ -32,13 +32,18 @@ fn text(args: &PurgeArgs, capabilities: &Capabilities, deleted: u64) -> String {
             "{backend}: nothing to delete, the records of free locks go by themselves\n"
         );
     }
-    let records = match deleted {
-        1 => "1 record",
-        _ => &format!("{deleted} records"),
+    let kept =
+        "Kept are younger ones, and those whose fencing counter is ahead of the store's clock.";
+    let (records, forgotten) = match deleted {
+        0 => ("no record".to_owned(), ""),
+        1 => ("1 record".to_owned(), "; its last tick is forgotten"),
+        _ => (
+            format!("{deleted} records"),
+            "; their last ticks are forgotten",
+        ),
     };
     format!(
-        "{backend}: deleted {records} of locks that had been free for {time}; their last ticks are forgotten\n\
-         Kept are younger ones, and those whose fencing counter is ahead of the store's clock.\n"
+        "{backend}: deleted {records} of locks that had been free for {time}{forgotten}\n{kept}\n"
     )
 }
 

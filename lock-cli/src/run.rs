@@ -24,19 +24,15 @@ pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
             "give --at-most: how long the lock may be kept if this machine dies",
         ));
     }
-    if let Some(file) = store.default_file() {
-        // In a crontab, say, where the variable that names the store is easily missing.
-        complain(&format!(
-            "no store was named: locking in {}, for this user on this machine only",
-            file.display()
-        ));
+    if let Some(notice) = store.notice() {
+        complain(&notice);
     }
     let mut signals = Signals::listen()?;
     let locks = tokio::select! {
         biased;
         signal = signals.next() => return Err(ended_by(signal, &args)),
         // Not checked: a fault fails the first lock all the same, and a warning would be told at every run.
-        backend = store.open() => Locks::from_arc(backend?),
+        backend = store.open_or_make() => Locks::from_arc(backend?),
     };
     let Ended { end, release } = under_lock(&args, &locks, &mut signals).await;
     // What was cut off in mid-request is given back before we go, and a release that failed is tried again.

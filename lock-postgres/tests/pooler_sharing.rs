@@ -79,6 +79,7 @@ struct Neighbours {
     backend: PostgresBackend,
     other: PgConnection,
     busy: Vec<PgConnection>,
+    cycles: u32,
 }
 
 impl Neighbours {
@@ -90,12 +91,15 @@ impl Neighbours {
             backend: pooled(&store),
             other: other.unwrap(),
             busy: Vec::new(),
+            cycles: 0,
             store,
         }
     }
 
     /// Takes and frees a lock; the session that it was freed in.
     async fn cycle(&mut self) -> i32 {
+        self.cycles += 1;
+        assert!(self.cycles < 5000, "the pooler never gave the same session");
         cycle(&self.backend).await;
         let last = "SELECT pid FROM {}_seen ORDER BY number DESC LIMIT 1";
         self.store.value(last).await

@@ -15,7 +15,7 @@ async fn found(backend: &RedisBackend) -> Vec<String> {
     let findings = backend.check().await.unwrap();
     let text = findings.iter().map(|finding| match finding.severity {
         Severity::Fault => format!("fault {} {finding}", finding.kind),
-        Severity::Warning => format!("warning {finding}"),
+        severity => format!("{severity} {finding}"),
     });
     text.collect()
 }

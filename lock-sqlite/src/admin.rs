@@ -51,7 +51,7 @@ impl SqliteBackend {
 #[async_trait]
 impl LockAdmin for SqliteBackend {
     async fn check(&self) -> Result<Findings> {
-        let findings = self.server.check().await;
+        let findings = self.server.check(&self.clock.now()).await;
         findings.map_err(|e| e.during(NAME, Operation::Check))
     }
 

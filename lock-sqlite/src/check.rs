@@ -1,46 +1,63 @@
 //! What keeps the file from holding locks, or weakens a promise. It touches no lock.
 
-use distlock_api::{Finding, Findings, Result};
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use distlock_api::{AcquireRequest, Error, Finding, Findings, LockName, Result, options};
 use sqlx::{Executor, Row, SqliteConnection};
 
+use crate::clock::Now;
+use crate::record::Record;
 use crate::server::Server;
 use crate::{error, file};
 
+/// A write that fails where the file cannot be written.
+const WRITE_NOTHING: &str = include_str!("statements/write_nothing.sql");
+
 impl Server {
     /// Looks at the file, over a connection of its own. What the first call would make is made.
-    pub(crate) async fn check(&self) -> Result<Findings> {
+    pub(crate) async fn check(&self, now: &Now<'_>) -> Result<Findings> {
         if self.settings.create {
             // What keeps it from being made is seen below.
             let _ = self.open().await;
         }
-        let mut findings = Findings::default();
-        findings.extend((self.settings.not_local)(&self.settings.path));
-        let mut connection = match self.connect_to_any(false).await {
-            Ok(opened) => opened.connection,
+        let mut findings = Vec::from_iter((self.settings.not_local)(&self.settings.path));
+        let looked = self.look(&mut findings, now).await;
+        findings.extend(file::weaknesses(&self.settings.path));
+        match looked {
+            Err(error) if findings.is_empty() => return Err(error),
+            Err(error) => findings.push(unfinished(&error)),
+            Ok(()) => {}
+        }
+        findings.sort_by_key(|finding| Reverse(finding.severity));
+        Ok(findings.into_iter().collect())
+    }
+
+    /// Adds what it finds as it goes. An error is something that passes by itself.
+    async fn look(&self, findings: &mut Vec<Finding>, now: &Now<'_>) -> Result<()> {
+        let looked = async {
+            let mut connection = self.connect_to_any(false).await?.connection;
+            let faults = self.table_faults(&mut connection).await?;
+            let is_right = faults.is_empty();
+            findings.extend(faults);
+            findings.extend(self.warnings(&mut connection).await?);
+            Ok((connection, is_right))
+        };
+        let (mut connection, is_right) = match looked.await {
+            Ok(looked) => looked,
             Err(error) => {
                 findings.push(self.cannot_open(error)?);
-                return Ok(findings);
+                return Ok(());
             }
         };
-        let faults = match self.table_faults(&mut connection).await {
-            Ok(faults) => faults,
-            Err(error) => {
-                findings.push(self.cannot_open(error)?);
-                return Ok(findings);
-            }
-        };
-        let warnings = self.warnings(&mut connection).await.map_err(error::of)?;
-        let written = match faults.is_empty() {
-            true => self.write_nothing(&mut connection).await,
+        let written = match is_right {
+            true => self.rehearse_grant(&mut connection, now).await?,
             false => self.rehearse_migration(&mut connection).await,
         };
-        findings.extend(faults);
         if let Err(error) = written {
             findings.push(error::fault(&error).ok_or_else(|| error::of(error))?);
         }
-        findings.extend(warnings);
-        findings.extend(file::weaknesses(&self.settings.path));
-        Ok(findings)
+        Ok(())
     }
 
     /// Why the file cannot be opened, if that is to be mended.
@@ -50,15 +67,29 @@ impl Server {
         fault.ok_or_else(|| error::of(error))
     }
 
-    /// Fails where the file cannot be written.
-    async fn write_nothing(&self, connection: &mut SqliteConnection) -> sqlx::Result<()> {
-        let written = connection.execute(self.statements.write_nothing.clone());
-        written.await.map(drop)
+    /// Writes a lock twice and undoes that. It fails where the file cannot be written, or where a constraint of the table's
+    /// refuses locks.
+    async fn rehearse_grant(
+        &self,
+        connection: &mut SqliteConnection,
+        now: &Now<'_>,
+    ) -> Result<sqlx::Result<()>> {
+        let [granted, resting] = rehearsed(now)?;
+        let rehearsed = async {
+            connection.execute("BEGIN IMMEDIATE").await?;
+            for record in [&granted, &resting] {
+                let save = record.bound_to(self.statements.save.clone());
+                save.execute(&mut *connection).await?;
+            }
+            connection.execute("ROLLBACK").await.map(drop)
+        };
+        Ok(rehearsed.await)
     }
 
     /// The same where there is no right table to write to: makes it, if it is missing, and undoes that.
     async fn rehearse_migration(&self, connection: &mut SqliteConnection) -> sqlx::Result<()> {
         connection.execute("BEGIN IMMEDIATE").await?;
+        connection.execute(WRITE_NOTHING).await?;
         connection.execute(self.statements.schema.clone()).await?;
         connection.execute("ROLLBACK").await.map(drop)
     }
@@ -82,6 +113,24 @@ impl Server {
     }
 }
 
+/// What else there is to find is not known: what was found is so all the same.
+fn unfinished(error: &Error) -> Finding {
+    let what = format!("not all was looked at ({})", error.message());
+    Finding::fault(error.kind(), what, "check again after that")
+}
+
+/// A lock with the longest name and owner, as it is granted for the first time, and as it rests after its first tick.
+fn rehearsed(now: &Now<'_>) -> Result<[Record; 2]> {
+    let name = LockName::new("n".repeat(LockName::MAX_BYTES))?;
+    let owner = "o".repeat(options::MAX_OWNER_BYTES);
+    let request = AcquireRequest::new(name, owner, Duration::from_secs(1));
+    let granted = Record::granted(&request, None, now)?;
+    let mut resting = granted.clone();
+    resting.last_tick = Some(now.wall());
+    resting.resting = true;
+    Ok([granted, resting])
+}
+
 /// What is to be said of how a write is kept whole. How it gets to the disk is ours to say, and said.
 fn journal(mode: &str) -> Option<Finding> {
     match mode {
@@ -102,6 +151,7 @@ fn journal(mode: &str) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::schema::Statements;
     use crate::server::Settings;
 
@@ -120,7 +170,8 @@ mod tests {
     async fn a_file_that_other_machines_may_share_is_told_with_all_else_and_never_used() {
         let folder = tempfile::tempdir().unwrap();
         let server = server(folder.path().join("a.db"));
-        let findings = server.check().await.unwrap();
+        let clock = Clock::new().unwrap();
+        let findings = server.check(&clock.now()).await.unwrap();
         let found: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(found[0].contains("(NFS), where SQLite cannot"), "{found:?}");
         assert!(found[1].starts_with("there is no file"), "{found:?}");

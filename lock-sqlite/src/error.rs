@@ -33,7 +33,7 @@ const TABLE: [Line; 22] = {
         (14, Config, None, "the file, or its -wal and -shm beside it, cannot be opened", "their folder must be writable too, and the process must have file descriptors left"),
         (15, Timeout, None, "other processes kept the write-ahead log busy", "keep transactions short"),
         (17, Unavailable, None, "the table was changed just now", "try again"),
-        (19, Config, None, "the table has a constraint that is not ours", "drop it"),
+        (19, Config, None, "the table has a constraint that is not ours", "make the table anew without it"),
         (20, Config, None, "the table has a column of another type", "compare it with `distlock schema --for sqlite`"),
         (21, Unexpected, None, "the driver misused SQLite", "report it"),
         (22, Config, None, "the system cannot handle a file of this size", "choose another file"),
@@ -125,7 +125,7 @@ pub(crate) fn opening(error: sqlx::Error, path: &Path, create: bool) -> Error {
 
 /// The file system's complaint about the file or its folder.
 pub(crate) fn of_io(error: &io::Error, path: &Path) -> Finding {
-    let shown = path.display();
+    let shown = file::shown(path);
     let (kind, what, fix) = match error.kind() {
         io::ErrorKind::NotFound if path.parent().is_some_and(Path::is_dir) => (
             ErrorKind::Config,

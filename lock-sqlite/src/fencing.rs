@@ -1,7 +1,5 @@
-use std::fmt;
-
-use distlock_api::{Admission, Error, ErrorKind, FencingToken, Result, StaleToken};
-use sqlx::{SqlStr, SqliteConnection};
+use distlock_api::{Admission, Effect, Error, ErrorKind, FencingToken, Result, StaleToken};
+use sqlx::SqliteConnection;
 
 use crate::error;
 use crate::schema::{about, check_table};
@@ -54,18 +52,9 @@ use crate::schema::{about, check_table};
 /// ```
 ///
 /// No row affected: the token is stale, or there is no such row. Every statement that writes the row needs the condition.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fences {
     table: String,
-    admit: SqlStr,
-    seen: SqlStr,
-}
-
-impl Default for Fences {
-    /// The table `distlock_fences`.
-    fn default() -> Self {
-        Self::of("distlock_fences")
-    }
 }
 
 impl Fences {
@@ -77,15 +66,8 @@ impl Fences {
     /// not `sqlite_…`.
     pub fn in_table(table: &str) -> Result<Self> {
         check_table(table)?;
-        Ok(Self::of(table))
-    }
-
-    fn of(table: &str) -> Self {
-        Self {
-            table: table.to_owned(),
-            admit: about(include_str!("statements/fences_admit.sql"), table),
-            seen: about(include_str!("statements/fences_seen.sql"), table),
-        }
+        let table = table.to_owned();
+        Ok(Self { table })
     }
 
     /// The SQL that makes the table, for your own migrations. It changes nothing where the table is there.
@@ -97,18 +79,19 @@ impl Fences {
     /// Lets the holder of this token in, if no greater one was seen for the resource, and remembers it.
     ///
     /// Call it first in a transaction of yours that began with `BEGIN IMMEDIATE`. It keeps all other writers out until that
-    /// ends, so that nothing comes between the look at the token and what you write. Outside of a transaction it protects
-    /// nothing. After a plain `BEGIN`, SQLite refuses it where somebody wrote since the transaction read.
+    /// ends, so that nothing comes between the look at the token and what you write. After a plain `BEGIN`, SQLite refuses
+    /// it where somebody wrote since the transaction read.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SchemaMissing`] where there is no such table, [`ErrorKind::Timeout`] where another kept the file
-    /// locked, [`ErrorKind::Config`] for a token greater than an `i64`, which no store of locks gives; and what else
-    /// SQLite says. Nothing was changed: end the transaction.
+    /// Always without effect, for the transaction is to be rolled back. [`ErrorKind::SchemaMissing`] for a missing table,
+    /// [`ErrorKind::Config`] outside of a transaction, [`ErrorKind::Timeout`] where another kept the file locked,
+    /// [`ErrorKind::InvalidOption`] for a token greater than an `i64`, which no store of locks gives; and what else SQLite
+    /// says.
     ///
     /// # Cancel safety
     ///
-    /// As for any statement of a transaction: roll it back.
+    /// A dropped call may have let the token in. Roll the transaction back, as dropping it does.
     pub async fn admit(
         &self,
         connection: &mut SqliteConnection,
@@ -116,45 +99,71 @@ impl Fences {
         token: FencingToken,
     ) -> Result<Admission> {
         let fence = i64::try_from(token.value()).map_err(|_| too_great(token))?;
-        let admit = sqlx::query(self.admit.clone()).bind(resource).bind(fence);
-        let admitted = admit.fetch_optional(&mut *connection).await;
-        if admitted.map_err(|e| self.failed(e))?.is_some() {
+        if !is_in_transaction(connection).await? {
+            return Err(no_transaction());
+        }
+        let admission = self.ask(connection, resource, token, fence).await;
+        admission.map_err(|error| self.refused(error))
+    }
+
+    async fn ask(
+        &self,
+        connection: &mut SqliteConnection,
+        resource: &str,
+        token: FencingToken,
+        fence: i64,
+    ) -> sqlx::Result<Admission> {
+        let admit = about(include_str!("statements/fences_admit.sql"), &self.table);
+        let admit = sqlx::query(admit).bind(resource).bind(fence);
+        if admit.fetch_optional(&mut *connection).await?.is_some() {
             return Ok(Admission::Admitted);
         }
-        let seen = sqlx::query_scalar(self.seen.clone()).bind(resource);
-        let seen: i64 = seen
-            .fetch_one(connection)
-            .await
-            .map_err(|e| self.failed(e))?;
+        let seen = about(include_str!("statements/fences_seen.sql"), &self.table);
+        let seen = sqlx::query_scalar(seen).bind(resource);
+        let seen: i64 = seen.fetch_one(connection).await?;
         let seen = FencingToken::new(seen.cast_unsigned());
         Ok(Admission::Stale(StaleToken { token, seen }))
     }
 
-    fn failed(&self, error: sqlx::Error) -> Error {
-        let error = error::of(error);
-        if error.kind() != ErrorKind::SchemaMissing {
-            return error;
-        }
-        let table = &self.table;
-        Error::new(
-            ErrorKind::SchemaMissing,
-            format!("there is no table {table}: run what Fences::schema_sql gives"),
-        )
+    fn refused(&self, error: sqlx::Error) -> Error {
+        let error = match error::of(error) {
+            error if error.kind() == ErrorKind::SchemaMissing => {
+                let table = &self.table;
+                let text =
+                    format!("the table {table} is missing: apply what Fences::schema_sql gives");
+                Error::new(ErrorKind::SchemaMissing, text)
+            }
+            error => error,
+        };
+        error.with_effect(Effect::None)
     }
+}
+
+/// The table `distlock_fences`.
+impl Default for Fences {
+    fn default() -> Self {
+        Self::in_table("distlock_fences").expect("a good name")
+    }
+}
+
+/// The driver knows only of the transactions that it began itself.
+async fn is_in_transaction(connection: &mut SqliteConnection) -> Result<bool> {
+    let statement = include_str!("statements/fences_in_transaction.sql");
+    match sqlx::raw_sql(statement).execute(connection).await {
+        Ok(_) => Ok(false),
+        Err(sqlx::Error::Database(error)) if error.message().contains("inside a transaction") => {
+            Ok(true)
+        }
+        Err(error) => Err(error::of(error).with_effect(Effect::None)),
+    }
+}
+
+fn no_transaction() -> Error {
+    let text = "a fence outside of a transaction keeps nobody out: begin one, and admit the token first in it";
+    Error::new(ErrorKind::Config, text).with_effect(Effect::None)
 }
 
 fn too_great(token: FencingToken) -> Error {
-    Error::new(
-        ErrorKind::Config,
-        format!(
-            "{token} is no fencing token of a lock: it is greater than {}",
-            i64::MAX
-        ),
-    )
-}
-
-impl fmt::Debug for Fences {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Fences").field(&self.table).finish()
-    }
+    let text = format!("{token} is no lock's fencing token: hand over the guard's");
+    Error::new(ErrorKind::InvalidOption, text).with_effect(Effect::None)
 }

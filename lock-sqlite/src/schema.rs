@@ -28,11 +28,11 @@ pub(crate) struct Statements {
     pub(crate) schema: SqlStr,
     pub(crate) find: SqlStr,
     pub(crate) begin_find: SqlStr,
+    pub(crate) save: SqlStr,
     pub(crate) save_commit: SqlStr,
     pub(crate) renew: SqlStr,
     pub(crate) list: SqlStr,
     pub(crate) purge: SqlStr,
-    pub(crate) write_nothing: SqlStr,
     pub(crate) triggers: SqlStr,
 }
 
@@ -45,11 +45,11 @@ impl Statements {
             schema: about(include_str!("statements/schema.sql")),
             find: about(include_str!("statements/find.sql")),
             begin_find: about(include_str!("statements/begin_find.sql")),
-            save_commit: about(include_str!("statements/save_commit.sql")),
+            save: about(include_str!("statements/save.sql")),
+            save_commit: about(concat!(include_str!("statements/save.sql"), ";\nCOMMIT;")),
             renew: about(include_str!("statements/renew.sql")),
             list: about(include_str!("statements/list.sql")),
             purge: about(include_str!("statements/purge.sql")),
-            write_nothing: about(include_str!("statements/write_nothing.sql")),
             triggers: about(include_str!("statements/triggers.sql")),
         })
     }
@@ -102,8 +102,29 @@ impl Column {
     }
 }
 
-/// What is wrong with the table, all of it.
-pub(crate) fn faults(table: &str, columns: &[Column]) -> Vec<Finding> {
+/// A unique key that can refuse a lock.
+pub(crate) struct Key {
+    name: String,
+    /// Part of the table's definition, and not an index that was made for it.
+    is_of_table: bool,
+    columns: String,
+}
+
+impl Key {
+    pub(crate) const SQL: &str = include_str!("statements/keys.sql");
+
+    pub(crate) fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            name: row.try_get("name")?,
+            is_of_table: row.try_get("is_of_table")?,
+            // None of an index on expressions.
+            columns: row.try_get::<Option<_>, _>("columns")?.unwrap_or_default(),
+        })
+    }
+}
+
+/// What is wrong with the table, all of it that its definition shows.
+pub(crate) fn faults(table: &str, columns: &[Column], keys: &[Key]) -> Vec<Finding> {
     let Some(first) = columns.first() else {
         return vec![Finding::fault(
             ErrorKind::SchemaMissing,
@@ -119,19 +140,36 @@ pub(crate) fn faults(table: &str, columns: &[Column]) -> Vec<Finding> {
             format!("choose another lock_table, or: DROP VIEW {quoted}, and migrate"),
         )];
     }
-    let differences = differences(columns);
-    if differences.is_empty() {
-        return Vec::new();
+    let (of_table, indexes): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.is_of_table);
+    let mut differences = differences(columns);
+    differences.extend(of_table.into_iter().map(|key| {
+        let columns = &key.columns;
+        format!("has a UNIQUE constraint on {columns} that can refuse a lock")
+    }));
+    let mut faults = Vec::new();
+    if !differences.is_empty() {
+        let what = format!("the table {table} {}", differences.join(", "));
+        faults.push(Finding::fault(ErrorKind::Config, what, anew(table)));
     }
-    // SQLite changes neither types nor keys of a table that is there.
-    let other = quoted.replace(table, &format!("{table}_old"));
-    vec![Finding::fault(
-        ErrorKind::Config,
-        format!("the table {table} {}", differences.join(", ")),
-        format!(
-            "choose another lock_table, or, while no lock is held: ALTER TABLE {quoted} RENAME TO {other}, and migrate"
-        ),
-    )]
+    faults.extend(indexes.into_iter().map(|key| {
+        let index = format!("\"{}\"", key.name.replace('"', "\"\""));
+        Finding::fault(
+            ErrorKind::Config,
+            format!("the table {table} has an index {index} that can refuse a lock"),
+            format!("DROP INDEX {index}"),
+        )
+    }));
+    faults
+}
+
+/// How the table is made anew: SQLite changes neither the types nor the keys of one that is there.
+fn anew(table: &str) -> String {
+    let other = quoted(&format!("{table}_old"));
+    let table = quoted(table);
+    format!(
+        "choose another lock_table, or, while no lock is held: ALTER TABLE {table} RENAME TO {other}, or to another \
+         name that is free, and migrate; either forgets which ticks were run"
+    )
 }
 
 fn differences(columns: &[Column]) -> Vec<String> {

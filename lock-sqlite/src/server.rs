@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions, Executor, Row, SqliteConnection};
 
 use crate::error;
 use crate::file::{self, FileId};
-use crate::schema::{Column, Statements, faults};
+use crate::schema::{Column, Key, Statements, faults};
 use crate::session::Session;
 
 /// Everything about one file. One connection, because SQLite has one writer at a time.
@@ -124,9 +124,13 @@ impl Server {
         connection: &mut SqliteConnection,
     ) -> sqlx::Result<Vec<Finding>> {
         let table = &self.statements.table;
-        let rows = sqlx::query(Column::SQL).bind(table).fetch_all(connection);
-        let columns: Result<Vec<_>, _> = rows.await?.iter().map(Column::from_row).collect();
-        Ok(faults(table, &columns?))
+        let rows = sqlx::query(Column::SQL).bind(table);
+        let rows = rows.fetch_all(&mut *connection).await?;
+        let columns: Result<Vec<_>, _> = rows.iter().map(Column::from_row).collect();
+        let rows = sqlx::query(Key::SQL).bind(table);
+        let rows = rows.fetch_all(connection).await?;
+        let keys: Result<Vec<_>, _> = rows.iter().map(Key::from_row).collect();
+        Ok(faults(table, &columns?, &keys?))
     }
 
     /// Makes the file and the table. Any number of processes may do so at once.

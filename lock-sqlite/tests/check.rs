@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::{Store, error_of, granted, request};
-use distlock_api::{LockAdmin, Severity};
+use distlock_api::{ErrorKind, LockAdmin, Severity};
 use distlock_sqlite::{SqliteBackend, schema_sql};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{AssertSqlSafe, Executor};
@@ -16,7 +16,7 @@ async fn found(backend: &SqliteBackend) -> Vec<String> {
     let findings = backend.check().await.unwrap();
     let text = findings.iter().map(|finding| match finding.severity {
         Severity::Fault => format!("fault {} {finding}", finding.kind),
-        Severity::Warning => format!("warning {finding}"),
+        severity => format!("{severity} {finding}"),
     });
     text.collect()
 }
@@ -94,6 +94,15 @@ async fn a_missing_table_and_a_file_that_cannot_be_written_are_told_at_once() {
     assert_eq!(found(&read_only(&store)).await, [missing, read_only_fault]);
     store.backend().migrate().await.unwrap();
     assert_eq!(found(&read_only(&store)).await, [read_only_fault]);
+    // Where a migration would find a table or a view, and write nothing.
+    for theirs in [
+        "TABLE distlock_locks (id)",
+        "VIEW distlock_locks AS SELECT 1",
+    ] {
+        let store = with(&format!("CREATE {theirs}")).await;
+        let found = found(&read_only(&store)).await;
+        assert!(found.len() == 2 && found[1] == read_only_fault, "{found:?}");
+    }
 }
 
 #[tokio::test]
@@ -110,12 +119,13 @@ async fn all_that_is_wrong_with_a_table_is_told_at_once_and_mended_as_advised() 
     let expected = "fault config the table distlock_locks has a column fence that is not INTEGER NOT NULL, has no column \
                     last_tick, has another primary key than name with the collation BINARY, has a column extra that \
                     wants a value: choose another lock_table, or, while no lock is held: ALTER TABLE \
-                    \"distlock_locks\" RENAME TO \"distlock_locks_old\", and migrate";
+                    \"distlock_locks\" RENAME TO \"distlock_locks_old\", or to another name that is free, and \
+                    migrate; either forgets which ticks were run";
     assert_eq!(found(&store.backend()).await, [expected]);
     let error = error_of(&store.backend()).await;
     assert!(expected.ends_with(error.message()), "{error}");
     let statement = expected.split("held: ").nth(1).unwrap();
-    let (statement, _) = statement.split_once(", and").unwrap();
+    let (statement, _) = statement.split_once(", or").unwrap();
     store.run(statement).await;
     store.backend().migrate().await.unwrap();
     assert!(found(&store.backend()).await.is_empty());
@@ -131,6 +141,71 @@ async fn a_key_of_more_columns_than_the_name_is_told() {
     let found = found(&store.backend()).await;
     let key = "fault config the table distlock_locks has another primary key than name with the collation BINARY: ";
     assert!(found.len() == 1 && found[0].starts_with(key), "{found:?}");
+}
+
+/// What the definition does not show, a lock does that is written and undone.
+#[tokio::test]
+async fn a_constraint_that_refuses_locks_is_told_with_the_servers_words_and_nothing_stays_of_the_try()
+ {
+    let ours = schema_sql("distlock_locks").unwrap();
+    for (constraint, words, code) in [
+        (
+            "CHECK (length(name) <= 100)",
+            "CHECK constraint failed: length(name) <= 100",
+            275,
+        ),
+        (
+            "CHECK (resting = 0)",
+            "CHECK constraint failed: resting = 0",
+            275,
+        ),
+        (
+            "FOREIGN KEY (locked_by) REFERENCES x",
+            "FOREIGN KEY constraint failed",
+            787,
+        ),
+    ] {
+        let theirs = ours.replace(") WITHOUT", &format!(", {constraint}) WITHOUT"));
+        let store = with(&format!("CREATE TABLE x (y PRIMARY KEY); {theirs}")).await;
+        let expected = format!(
+            "fault config the table has a constraint that is not ours ({words}, code {code}): \
+             make the table anew without it"
+        );
+        assert_eq!(found(&store.backend()).await, [expected]);
+        assert!(store.backend().list().await.unwrap().is_empty());
+    }
+    let harmless = ours.replace(") WITHOUT", ", CHECK (name <> '')) WITHOUT");
+    assert!(found(&with(&harmless).await.backend()).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_unique_key_that_can_refuse_a_lock_is_told_and_one_with_the_name_in_it_is_not() {
+    let ours = schema_sql("distlock_locks").unwrap();
+    let theirs = ours.replace(") WITHOUT", ", UNIQUE (locked_by, fence)) WITHOUT");
+    let store = with(&theirs).await;
+    let fault = "fault config the table distlock_locks has a UNIQUE constraint on locked_by, fence that can refuse a \
+                 lock: choose another lock_table, or, ";
+    let one = found(&store.backend()).await;
+    assert!(one.len() == 1 && one[0].starts_with(fault), "{one:?}");
+
+    let store = with(&ours).await;
+    let indexes = "CREATE UNIQUE INDEX fine ON distlock_locks (locked_by, name); \
+                   CREATE INDEX also_fine ON distlock_locks (locked_by); \
+                   CREATE UNIQUE INDEX folded ON distlock_locks (name COLLATE NOCASE); \
+                   CREATE UNIQUE INDEX \"their \"\"own\" ON distlock_locks (upper(locked_by))";
+    store.run(indexes).await;
+    let told = |index: &str| {
+        format!(
+            "fault config the table distlock_locks has an index {index} that can refuse a lock: DROP INDEX {index}"
+        )
+    };
+    let two = found(&store.backend()).await;
+    assert_eq!(two, [told(r#""their ""own""#), told("\"folded\"")]);
+    assert_eq!(error_of(&store.backend()).await.kind(), ErrorKind::Config);
+    for fault in two {
+        store.run(fault.split_once("lock: ").unwrap().1).await;
+    }
+    assert!(found(&store.backend()).await.is_empty());
 }
 
 #[tokio::test]
@@ -200,14 +275,18 @@ async fn a_file_that_others_may_write_or_replace_is_warned_of() {
         "warning anybody on this machine may put another file in the place of {path}: chmod o-w {}",
         folder.display()
     );
+    let beside = format!(
+        "warning anybody on this machine may put a -wal or -journal of theirs beside {path}, and so change or break \
+         it: choose a file in a folder that only its users may write"
+    );
     let written = format!(
         "warning anybody on this machine may write {path}, and so take or free any lock: chmod o-w {path}"
     );
     for (of_file, of_folder, expected) in [
         (0o666, 0o700, vec![written.clone()]),
         (0o600, 0o777, vec![replaced.clone()]),
-        // Its files may be replaced by their owners only, as in /tmp.
-        (0o600, 0o1777, vec![]),
+        // As /tmp.
+        (0o600, 0o1777, vec![beside]),
         (0o666, 0o777, vec![written, replaced]),
         (0o664, 0o775, vec![]),
     ] {
@@ -217,18 +296,28 @@ async fn a_file_that_others_may_write_or_replace_is_warned_of() {
     }
 }
 
-#[cfg(unix)]
+/// On a file system that is not mounted at the root, and in a folder whose name is no word for a shell.
+#[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_second_name_of_the_file_is_warned_of() {
-    let store = Store::migrated().await;
+async fn a_second_name_of_the_file_is_warned_of_and_shown_by_the_command() {
+    let store = Store::empty_in(Path::new("/dev/shm"), "a b;'c");
+    store.backend().migrate().await.unwrap();
     let (file, path) = (store.path(), store.path().display().to_string());
     let other = file.with_file_name("other.db");
     std::fs::hard_link(&file, &other).unwrap();
-    let expected = format!(
-        "warning {path} has another name, by a hard link, and whoever opens it by that one breaks it: \
-         delete the other, which `find / -xdev -samefile {path}` shows"
+    let found_one = found(&store.backend()).await.join("\n");
+    let begins = format!(
+        "warning {path} has another name, by a hard link, and whoever opens it by that one breaks it: stop whoever \
+         uses the other name, then delete it with the -wal, -shm and -journal beside it; `"
     );
-    assert_eq!(found(&store.backend()).await, [expected]);
+    let (_, rest) = found_one.split_once(&begins).unwrap();
+    let command = rest.strip_suffix("` shows it").unwrap();
+    let mut shell = std::process::Command::new("sh");
+    let shows = shell.arg("-c").arg(command).output().unwrap().stdout;
+    let shows = String::from_utf8(shows).unwrap();
+    let mut shows: Vec<_> = shows.lines().collect();
+    shows.sort_unstable();
+    assert_eq!(shows, [path.as_str(), other.to_str().unwrap()]);
     std::fs::remove_file(other).unwrap();
     assert!(found(&store.backend()).await.is_empty());
 }
@@ -254,6 +343,27 @@ async fn a_file_that_others_keep_locked_is_an_error_and_no_finding() {
     writer.execute("BEGIN EXCLUSIVE").await.unwrap();
     let backend = store.impatient(std::time::Duration::from_millis(50));
     let error = backend.check().await.unwrap_err();
-    assert_eq!(error.kind(), distlock_api::ErrorKind::Timeout);
+    assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn what_was_found_is_told_where_others_keep_the_file_locked_or_the_disk_is_full() {
+    let store = with("CREATE TABLE distlock_locks (id)").await;
+    let all = found(&store.backend()).await;
+    let mut writer = store.connection().await;
+    writer.execute("BEGIN IMMEDIATE").await.unwrap();
+    let backend = store.impatient(std::time::Duration::from_millis(50));
+    let busy = "fault timeout not all was looked at (another process kept the file locked for writing: keep write \
+                transactions short): check again after that";
+    assert_eq!(found(&backend).await, [all[0].as_str(), busy]);
+    drop(writer);
+
+    let store = with("CREATE TABLE theirs (id)").await;
+    let missing = found(&store.backend()).await;
+    let options = SqliteConnectOptions::new().filename(store.path());
+    let options = options.pragma("max_page_count", "1");
+    let backend = SqliteBackend::builder().options(options).build().unwrap();
+    let full = "fault unavailable not all was looked at (the disk is full: free some of it): check again after that";
+    assert_eq!(found(&backend).await, [missing[0].as_str(), full]);
 }

@@ -79,8 +79,9 @@ async fn each_resource_has_a_fence_of_its_own() {
     let store = stock().await;
     let database = &mut store.connection().await;
     let fences = Fences::default();
+    let mut transaction = database.begin().await.unwrap();
     for (resource, fence) in [("a", 9), ("A", 3), ("a ", 2), ("", 1)] {
-        let admission = fences.admit(database, resource, token(fence)).await;
+        let admission = fences.admit(&mut transaction, resource, token(fence)).await;
         assert_eq!(admission.unwrap(), Admission::Admitted, "{resource:?}");
     }
 }
@@ -154,18 +155,40 @@ async fn a_transaction_that_read_before_others_wrote_is_refused_with_nothing_don
     );
 }
 
+/// Nothing would keep another writer out after it.
+#[tokio::test]
+async fn outside_of_a_transaction_a_token_is_refused_and_not_remembered() {
+    let store = stock().await;
+    let database = &mut store.connection().await;
+    for begin_and_end in [
+        ["BEGIN IMMEDIATE", "COMMIT"],
+        ["BEGIN", "ROLLBACK"],
+        ["SAVEPOINT x", "RELEASE x"],
+    ] {
+        let error = admit(database, 9).await.unwrap_err();
+        let text = "a fence outside of a transaction keeps nobody out: begin one, and admit the token first in it \
+                    (config)";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.effect(), Effect::None);
+        let [begin, end] = begin_and_end;
+        database.execute(begin).await.unwrap();
+        let admission = admit(database, 8).await.unwrap();
+        assert_eq!(admission, Admission::Admitted);
+        database.execute(end).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_missing_table_says_how_to_make_it() {
     let store = Store::empty();
     let database = &mut store.connection().await;
+    database.execute("BEGIN").await.unwrap();
     let fences = Fences::in_table("mine").unwrap();
     let error = fences.admit(database, "stock", token(1)).await.unwrap_err();
-    let text = "there is no table mine: run what Fences::schema_sql gives (schema_missing)";
+    let text = "the table mine is missing: apply what Fences::schema_sql gives (schema_missing)";
     assert_eq!(error.to_string(), text);
-    database
-        .execute(AssertSqlSafe(fences.schema_sql()))
-        .await
-        .unwrap();
+    let schema = AssertSqlSafe(fences.schema_sql());
+    database.execute(schema).await.unwrap();
     let admission = fences.admit(database, "stock", token(1)).await.unwrap();
     assert_eq!(admission, Admission::Admitted);
     assert_eq!(
@@ -178,8 +201,10 @@ async fn a_missing_table_says_how_to_make_it() {
 async fn a_token_that_does_not_fit_is_an_error_and_lets_nobody_in() {
     let store = stock().await;
     let database = &mut store.connection().await;
-    let error = admit(database, u64::MAX).await;
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::Config);
+    let mut transaction = database.begin().await.unwrap();
+    let error = admit(&mut transaction, u64::MAX).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidOption);
+    transaction.rollback().await.unwrap();
     assert_eq!(write(database, 0).await.unwrap(), Admission::Admitted);
 }
 
