@@ -8,6 +8,9 @@ use std::time::Duration;
 pub struct Report {
     /// The store, as the suite was told.
     pub store: String,
+    /// Which server it was, where [`Suite::run`](crate::Suite::run) was told how to ask it:
+    /// [`Suite::server`](crate::Suite::server).
+    pub server: Option<String>,
     /// Every rule there is, in order.
     pub results: Vec<RuleResult>,
 }
@@ -88,7 +91,7 @@ impl Report {
         let rules: Vec<_> = self.results.iter().map(rule).collect();
         format!(
             "{:#}\n",
-            serde_json::json!({ "store": self.store, "rules": rules })
+            serde_json::json!({ "store": self.store, "server": self.server, "rules": rules })
         )
     }
 
@@ -96,5 +99,21 @@ impl Report {
     pub(crate) fn write(&self, folder: &Path) -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
         std::fs::write(folder.join(format!("{}.json", self.store)), self.to_json())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_says_which_server_it_was() {
+        let report = Report {
+            store: "mystore".to_owned(),
+            server: Some("Store 1.2".to_owned()),
+            results: Vec::new(),
+        };
+        let json = report.to_json();
+        assert!(json.contains(r#""server": "Store 1.2""#), "{json}");
     }
 }

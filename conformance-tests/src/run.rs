@@ -99,17 +99,23 @@ impl Plan {
         let results = self.rules.iter().map(Planned::result);
         Report {
             store: self.suite.store.name.clone(),
+            server: None,
             results: results.collect(),
         }
     }
 
     /// Prints the skips, writes the report where one is asked for, and says whether as many rules ran as must.
     fn conclude(&self) -> bool {
-        let report = self.report();
+        let mut report = self.report();
+        let answer = trial::ask_server(&self.suite.store);
+        let mut good = answer.is_ok();
+        match answer {
+            Ok(server) => report.server = server,
+            Err(error) => println!("error: the server did not say which it is: {error}"),
+        }
         for (reason, rules) in report.skips() {
             println!("skipped, for {reason}: {}", rules.join(" "));
         }
-        let mut good = true;
         if let Some(folder) = std::env::var_os(REPORT)
             && let Err(error) = report.write(&PathBuf::from(folder))
         {
@@ -228,6 +234,22 @@ mod tests {
         assert!(announced(Some(all)));
         assert!(!announced(Some(all - 1)));
         assert!(!announced(None));
+    }
+
+    #[test]
+    fn a_server_that_does_not_say_which_it_is_fails_the_run() {
+        let with_answer = |answer: Result<&'static str, &'static str>| {
+            let suite = closed()
+                .rules_run(rules::all().count())
+                .server(move || async move { answer.map(str::to_owned) });
+            let plan = Plan::new(suite);
+            plan.rules
+                .iter()
+                .for_each(|planned| drop(plan.run(planned)));
+            plan.conclude()
+        };
+        assert!(with_answer(Ok("Store 1.2")));
+        assert!(!with_answer(Err("it is closed")));
     }
 
     #[test]

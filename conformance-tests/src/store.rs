@@ -29,6 +29,7 @@ pub(crate) struct Store {
     pub(crate) open: Open,
     pub(crate) forget: Option<Hook<LockName, ()>>,
     pub(crate) disposable: Option<Disposable>,
+    pub(crate) server: Option<Hook<(), String>>,
     pub(crate) linked: Option<Linked>,
 }
 
@@ -100,11 +101,12 @@ where
 }
 
 /// Takes the types off a hook.
-pub(crate) fn hook<A, F, Fut, E>(hook: F) -> Hook<A, ()>
+pub(crate) fn hook<A, T, F, Fut, E>(hook: F) -> Hook<A, T>
 where
     A: 'static,
+    T: 'static,
     F: Fn(A) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<(), E>> + Send + 'static,
+    Fut: Future<Output = Result<T, E>> + Send + 'static,
     E: Into<StoreError>,
 {
     Arc::new(move |argument| {
@@ -120,6 +122,7 @@ impl fmt::Debug for Store {
             .field("forget", &self.forget.is_some())
             .field("disposable", &self.disposable.is_some())
             .field("linked", &self.linked.is_some())
+            .field("server", &self.server.is_some())
             .finish_non_exhaustive()
     }
 }

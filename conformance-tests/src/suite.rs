@@ -59,6 +59,7 @@ impl Suite {
                 forget: None,
                 disposable: None,
                 linked: None,
+                server: None,
             },
             patience: PATIENCE,
             rules_run: None,
@@ -109,6 +110,18 @@ impl Suite {
             server: server.to_owned(),
             open: open_admin_at(open),
         });
+        self
+    }
+
+    /// How to ask the server which it is: `PostgreSQL 15.18`. It is asked after a full [`run`](Self::run), whose report
+    /// then says it. A server that does not answer fails the run.
+    pub fn server<F, Fut, E>(mut self, ask: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<String, E>> + Send + 'static,
+        E: Into<StoreError>,
+    {
+        self.store.server = Some(hook(move |()| ask()));
         self
     }
 

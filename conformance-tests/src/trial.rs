@@ -48,6 +48,18 @@ pub(crate) fn look_at(store: &Store) -> Option<(Capabilities, bool)> {
     Some((opened.backend.capabilities(), opened.admin.is_some()))
 }
 
+/// Which server it is, where the suite was told how to ask.
+pub(crate) fn ask_server(store: &Store) -> Result<Option<String>, String> {
+    let Some(ask) = store.server.clone() else {
+        return Ok(None);
+    };
+    match within(LIMIT, async move { ask(()).await.map_err(Failure::from) }) {
+        Some(Ok(server)) => Ok(Some(server)),
+        Some(Err(Failure::Stalled(how) | Failure::Broken(how))) => Err(how),
+        None => Err(format!("no answer within {LIMIT:?}")),
+    }
+}
+
 fn says(rule: &Rule) -> String {
     format!("{} {}\n", rule.id, rule.title)
 }

@@ -3,3 +3,7 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/library.md")]
 mod library {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/fencing.md")]
+mod fencing {}

@@ -27,38 +27,91 @@ fn each_planned_time_ran_once(store: &str) {
     assert!(all >= 3, "{output}");
 }
 
-#[test]
-fn scheduled_job_on_sqlite() {
+/// A store's URL, and the folder that it may need.
+struct Store(String, Option<tempfile::TempDir>);
+
+fn sqlite() -> Store {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("locks.db");
-    each_planned_time_ran_once(&format!("sqlite://{}?mode=rwc", file.display()));
+    Store(
+        format!("sqlite://{}?mode=rwc", file.display()),
+        Some(folder),
+    )
+}
+
+fn postgres() -> Store {
+    Store(server("DISTLOCK_TEST_POSTGRES_URL"), None)
+}
+
+fn mysql() -> Store {
+    Store(server("DISTLOCK_TEST_MYSQL_URL"), None)
+}
+
+fn mariadb() -> Store {
+    Store(server("DISTLOCK_TEST_MARIADB_URL"), None)
+}
+
+fn redis() -> Store {
+    Store(server("DISTLOCK_TEST_REDIS_URL"), None)
+}
+
+fn a_stale_holder_is_refused(store: &str) {
+    let output = run(env!("CARGO_BIN_EXE_fencing"), store);
+    assert_eq!(output, "quick writes: Admitted\nslow is refused: true\n");
+}
+
+/// The same example on each store.
+macro_rules! on_each_store {
+    ($check:ident: $($test:ident on $store:ident,)+) => {
+        $(#[test]
+        fn $test() {
+            let Store(url, _folder) = $store();
+            $check(&url);
+        })+
+    };
+}
+
+on_each_store! {
+    each_planned_time_ran_once:
+    scheduled_job_on_sqlite on sqlite,
+    scheduled_job_on_postgres on postgres,
+    scheduled_job_on_mysql on mysql,
+    scheduled_job_on_mariadb on mariadb,
+    scheduled_job_on_redis on redis,
+}
+
+on_each_store! {
+    a_stale_holder_is_refused:
+    fencing_on_sqlite on sqlite,
+    fencing_on_postgres on postgres,
+    fencing_on_mysql on mysql,
+    fencing_on_mariadb on mariadb,
+    fencing_on_redis on redis,
 }
 
 #[test]
-fn scheduled_job_on_postgres() {
-    each_planned_time_ran_once(&server("DISTLOCK_TEST_POSTGRES_URL"));
-}
-
-#[test]
-fn scheduled_job_on_redis() {
-    each_planned_time_ran_once(&server("DISTLOCK_TEST_REDIS_URL"));
+fn migration_guard() {
+    let Store(url, _) = postgres();
+    let output = run(env!("CARGO_BIN_EXE_migration_guard"), &url);
+    let lines = |end: &str| output.lines().filter(|line| line.ends_with(end)).count();
+    assert_eq!(
+        (lines("applied it"), lines("found it done")),
+        (1, 2),
+        "{output}"
+    );
 }
 
 #[test]
 fn request_path() {
-    let output = run(
-        env!("CARGO_BIN_EXE_request_path"),
-        &server("DISTLOCK_TEST_REDIS_URL"),
-    );
+    let Store(url, _) = redis();
+    let output = run(env!("CARGO_BIN_EXE_request_path"), &url);
     assert_eq!(output.trim(), "sold 10, left 0");
 }
 
 #[test]
 fn own_pool() {
-    let output = run(
-        env!("CARGO_BIN_EXE_own_pool"),
-        &server("DISTLOCK_TEST_POSTGRES_URL"),
-    );
+    let Store(url, _) = postgres();
+    let output = run(env!("CARGO_BIN_EXE_own_pool"), &url);
     assert!(output.starts_with("sum 55 under Some("), "{output}");
     assert!(output.trim().ends_with("Released"), "{output}");
 }

@@ -160,17 +160,16 @@ fn worse(doubt: Option<Doubt>, failed: Failed) -> Option<Doubt> {
 }
 
 impl Answered<Attempt> {
-    /// The decision. A refusal stands only where no earlier try is under way, to be granted after it; a grant always
-    /// does, for it is the same token's.
+    /// The decision. A grant stands, for it is the same token's. That somebody else has the lock stands where no earlier
+    /// try is under way, to be granted after it. That the tick is done does not: perhaps the earlier try was granted it.
     ///
     /// # Errors
     ///
     /// The doubt.
     pub fn decided(self) -> Result<Attempt> {
         match (self.answer, self.doubt) {
-            (Attempt::Held(_) | Attempt::TickDone { .. }, Some(doubt)) if doubt.may_still_run => {
-                Err(doubt.error)
-            }
+            (Attempt::Held(_), Some(doubt)) if doubt.may_still_run => Err(doubt.error),
+            (Attempt::TickDone { .. }, Some(doubt)) => Err(doubt.error),
             (attempt, _) => Ok(attempt),
         }
     }
@@ -201,5 +200,156 @@ impl Answered<ForceRelease> {
             (ForceRelease::NotHeld, Some(doubt)) => Err(doubt.error),
             (outcome, _) => Ok(outcome),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::{ErrorKind, Held};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A server that fails as it is told to, and then answers with the number of the connection.
+    struct Script {
+        failures: Mutex<VecDeque<(ErrorKind, Again, bool)>>,
+        opened: Mutex<u32>,
+    }
+
+    impl Script {
+        fn failing(failures: &[(ErrorKind, Again, bool)]) -> Self {
+            Self {
+                failures: Mutex::new(failures.iter().copied().collect()),
+                opened: Mutex::new(0),
+            }
+        }
+    }
+
+    impl Exchange for Script {
+        type Connection = u32;
+        type Answer = u32;
+
+        fn lane(&self) -> Lane {
+            Lane::Taking
+        }
+
+        fn connect_limit(&self) -> Duration {
+            SECOND
+        }
+
+        fn patience(&self) -> Duration {
+            SECOND
+        }
+
+        async fn open(&self, _: Duration) -> Result<u32> {
+            let mut opened = self.opened.lock().unwrap();
+            *opened += 1;
+            Ok(*opened)
+        }
+
+        async fn send(&self, connection: &mut u32) -> Result<u32, Failed> {
+            let failure = self.failures.lock().unwrap().pop_front();
+            failure.map_or(Ok(*connection), |(kind, again, may_still_run)| {
+                Err(Failed {
+                    error: Error::new(kind, "made up"),
+                    again,
+                    may_still_run,
+                })
+            })
+        }
+    }
+
+    use Again::{Elsewhere, Here, No};
+    use ErrorKind::{Denied, Unavailable};
+
+    /// Over a connection that was used before.
+    async fn on_a_kept_one(script: &Script) -> Result<Answered<u32>> {
+        let connections = Connections::new(1);
+        let first = connections.take(SECOND, || script.open(SECOND)).await?;
+        first.keep();
+        connections.exchange(script).await
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_that_died_counts_for_nothing_but_the_doubt() {
+        let script = Script::failing(&[(Unavailable, Elsewhere, true)]);
+        let answered = on_a_kept_one(&script).await.unwrap();
+        assert_eq!(answered.answer, 2, "on a new connection");
+        assert!(answered.doubt.unwrap().may_still_run);
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_that_fails_has_failed() {
+        let script = Script::failing(&[(Unavailable, Elsewhere, true)]);
+        let error = Connections::new(1).exchange(&script).await.unwrap_err();
+        assert_eq!(error.kind(), Unavailable);
+        assert_eq!(script.failures.lock().unwrap().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_was_rolled_back_is_sent_again_five_times_at_most() {
+        let script = Script::failing(&[(Unavailable, Here, false); 5]);
+        let answered = Connections::new(1).exchange(&script).await.unwrap();
+        assert_eq!(answered.answer, 1, "on the same connection");
+        assert!(answered.doubt.is_none());
+        let script = Script::failing(&[(Unavailable, Here, false); 6]);
+        assert!(Connections::new(1).exchange(&script).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_failure_after_a_doubt_leaves_the_effect_unknown() {
+        let script = Script::failing(&[(Unavailable, Elsewhere, true), (Denied, No, false)]);
+        let error = on_a_kept_one(&script).await.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (Denied, Effect::Unknown));
+        let script = Script::failing(&[(Denied, Elsewhere, false), (Denied, No, false)]);
+        let error = on_a_kept_one(&script).await.unwrap_err();
+        assert_eq!(error.effect(), Effect::None);
+    }
+
+    #[test]
+    fn the_worst_doubt_is_kept() {
+        let failed = |may_still_run| Failed {
+            error: Error::new(Unavailable, "made up"),
+            again: Elsewhere,
+            may_still_run,
+        };
+        let told = worse(None, failed(false));
+        let worst = worse(told, failed(true)).unwrap();
+        assert!(worst.may_still_run);
+        assert!(worse(Some(worst), failed(false)).unwrap().may_still_run);
+    }
+
+    #[test]
+    fn an_answer_that_may_be_the_first_trys_doing_is_none() {
+        fn after<T>(answer: T, may_still_run: bool) -> Answered<T> {
+            let error = Error::new(Unavailable, "made up");
+            let doubt = Some(Doubt {
+                error,
+                may_still_run,
+            });
+            Answered { answer, doubt }
+        }
+        let granted = Attempt::Acquired {
+            fencing_token: None,
+        };
+        let held = Attempt::Held(Held::default());
+        assert!(after(granted, true).decided().is_ok());
+        assert!(after(held.clone(), false).decided().is_ok());
+        assert!(after(held, true).decided().is_err());
+        assert!(
+            after(Attempt::TickDone { last: 1 }, false)
+                .decided()
+                .is_err()
+        );
+        assert!(after(Release::Released, true).decided().is_ok());
+        assert!(
+            after(Release::NotHeld { by: None }, false)
+                .decided()
+                .is_err()
+        );
+        assert!(after(ForceRelease::NotHeld, false).decided().is_err());
     }
 }

@@ -35,26 +35,33 @@ impl<T> Fenced<T> {
         Self(Mutex::new(Inner { seen, value }))
     }
 
-    /// Enters, after waiting for whoever is in: keep visits short, as with any mutex. A panic of a visitor leaves the value
-    /// as it was at that moment, open to the next.
+    /// Enters, after waiting for whoever is in. As with any [`Mutex`], the wait blocks the thread, a thread that is in already
+    /// must not enter again, and the guard is not [`Send`]: do not keep it across an `.await`. A panic inside leaves the
+    /// value as it was at that moment, open to the next.
     ///
     /// # Errors
     ///
     /// [`StaleToken`] for a token smaller than the greatest that was let in.
-    pub fn enter(&self, token: FencingToken) -> Result<Visit<'_, T>, StaleToken> {
+    pub fn enter(&self, token: FencingToken) -> Result<FencedGuard<'_, T>, StaleToken> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if token < inner.seen {
             let seen = inner.seen;
             return Err(StaleToken { token, seen });
         }
         inner.seen = token;
-        Ok(Visit(inner))
+        Ok(FencedGuard(inner))
     }
 
     /// The value, for whoever owns it all.
     pub fn into_inner(self) -> T {
         let inner = self.0.into_inner();
         inner.unwrap_or_else(PoisonError::into_inner).value
+    }
+}
+
+impl<T: Default> Default for Fenced<T> {
+    fn default() -> Self {
+        Self::new(T::default())
     }
 }
 
@@ -65,10 +72,10 @@ impl<T> fmt::Debug for Fenced<T> {
 }
 
 /// The inside of a [`Fenced`] value, until it is dropped.
-#[must_use = "the visit ends when it is dropped"]
-pub struct Visit<'a, T>(MutexGuard<'a, Inner<T>>);
+#[must_use = "others are let in as soon as it is dropped"]
+pub struct FencedGuard<'a, T>(MutexGuard<'a, Inner<T>>);
 
-impl<T> Deref for Visit<'_, T> {
+impl<T> Deref for FencedGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -76,15 +83,15 @@ impl<T> Deref for Visit<'_, T> {
     }
 }
 
-impl<T> DerefMut for Visit<'_, T> {
+impl<T> DerefMut for FencedGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0.value
     }
 }
 
-impl<T> fmt::Debug for Visit<'_, T> {
+impl<T> fmt::Debug for FencedGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Visit")
+        f.debug_struct("FencedGuard")
             .field("seen", &self.0.seen)
             .finish_non_exhaustive()
     }
@@ -154,11 +161,11 @@ mod tests {
     #[test]
     fn a_panic_inside_does_not_close_it() {
         let value = Fenced::new(0);
-        let visit = || {
-            let _visit = value.enter(token(1)).unwrap();
+        let work = || {
+            let _guard = value.enter(token(1)).unwrap();
             panic!("half-way");
         };
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(visit)).unwrap_err();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_err();
         assert!(value.enter(token(1)).is_ok());
     }
 }

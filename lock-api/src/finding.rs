@@ -18,6 +18,7 @@ pub struct Finding {
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Severity {
     /// Locks work, but one of the store's settings weakens a promise.
     Warning,

@@ -46,7 +46,7 @@ pub use backend::{
 };
 pub use capabilities::{Capabilities, Scope};
 pub use error::{Effect, Error, ErrorKind, Operation, Result};
-pub use fenced::{Admission, Fenced, StaleToken, Visit};
+pub use fenced::{Admission, Fenced, FencedGuard, StaleToken};
 pub use finding::{Finding, Findings, Severity};
 pub use guard::Guard;
 pub use hold::{Hold, Loss};

@@ -1,20 +1,21 @@
-use std::error::Error;
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use distlock::LockName;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use distlock::options::{MAX_LEASE, MIN_AT_LEAST, MIN_LEASE};
+use distlock::{FencingToken, LockAdmin, LockName};
+use serde_json::json;
 
-use crate::duration;
 use crate::exit::Failure;
-use crate::output::{self, may_be_secret};
-use crate::store::StoreArgs;
+use crate::store::{Store, StoreArgs};
+use crate::{duration, man, output, usage};
 
 /// Runs a command under a lock that machines share, so that it runs once at a time.
 #[derive(Parser)]
-#[command(name = "distlock", version, after_help = STORES, arg_required_else_help = false)]
+#[command(name = "distlock", version, after_help = man::STORES, arg_required_else_help = false)]
 #[command(disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
@@ -23,20 +24,49 @@ struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Runs a command while holding a lock; does not run it where the lock is held.
+    /// Runs a command while holding a lock, and not where it is held.
     Run(RunArgs),
     /// Lists the locks that the store knows, by name.
-    List(ListArgs),
+    List(AdminArgs),
     /// Shows one lock: who has it, since when and until when.
+    ///
+    /// A lock that the store has no record of is free: that is no error.
     Show(ShowArgs),
-    /// Prints the SQL that makes the table, for those who run it themselves.
+    /// Frees a lock, whoever holds it.
+    ///
+    /// Whoever has it is neither asked nor stopped: what still runs under the lock goes on, and only what checks the
+    /// fencing token keeps it out. So without --force this frees nothing, and says who would lose the lock.
+    Release(ReleaseArgs),
+    /// Looks for what keeps the store from being used, or weakens it.
+    ///
+    /// A fault keeps every lock from being had; a warning weakens what locks promise. Each is told with what to do
+    /// about it. No lock is touched.
+    Check(CheckArgs),
+    /// Makes what is missing in the store.
+    ///
+    /// Safe to run again, and on many machines at once. Locks that are held stay as they are.
+    Migrate(AdminArgs),
+    /// Prints the SQL that makes the table.
+    ///
+    /// For those who run it themselves. Touches no store.
     Schema(SchemaArgs),
-    /// Makes what is missing in the store. Safe to run again, and on many machines at once.
-    Migrate(MigrateArgs),
+    /// Deletes the records of locks that have been free for long.
+    ///
+    /// For stores that keep a record for each name ever used. Held and resting locks stay, and so do records whose
+    /// fencing counter is ahead of the store's clock, so that fencing tokens keep growing. The last tick of a lock is
+    /// forgotten with its record: choose a time longer than any run can be late. Redis forgets free locks by itself:
+    /// there is nothing to delete.
+    Purge(PurgeArgs),
+    /// Prints the completions for a shell.
+    ///
+    /// For bash: distlock completions bash > /etc/bash_completion.d/distlock
+    Completions(CompletionsArgs),
+    /// Prints the manual page, for man -l -.
+    Man,
 }
 
 #[derive(Args)]
-#[command(after_help = EXIT_CODES, next_line_help = true)]
+#[command(after_help = man::run_notes(), next_line_help = true)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -79,29 +109,69 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// What all commands share that ask the store something.
 #[derive(Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct AdminArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Print JSON.
+    /// Print JSON: the answer on stdout, an error on stderr.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// A lock that the store has no record of is free: that is no error.
 #[derive(Args)]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) admin: AdminArgs,
 
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// The lock's name.
+    /// The lock's name; after -- if it begins with -.
     #[arg(value_parser = lock_name)]
     pub(crate) name: LockName,
+}
+
+#[derive(Args)]
+pub(crate) struct ReleaseArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+
+    /// Free it, though it is held or resting.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Only if this is the fencing token that it is held under: another holder, who came since you looked, keeps it.
+    #[arg(long, value_name = "FENCE", value_parser = fencing_token)]
+    pub(crate) only_if: Option<FencingToken>,
+
+    /// The lock's name; after -- if it begins with -.
+    #[arg(value_parser = lock_name)]
+    pub(crate) name: LockName,
+}
+
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+
+    /// Let warnings count as faults do, for the exit code.
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct PurgeArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+
+    /// How long a lock must have been free, such as 720h: longer than any run can be late.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) older_than: Duration,
+}
+
+#[derive(Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: Shell,
 }
 
 #[derive(Args)]
@@ -114,37 +184,18 @@ pub(crate) struct SchemaArgs {
     #[arg(long)]
     pub(crate) table: Option<String>,
 
-    /// The schema that the table is in (postgres).
+    /// The schema that the table is in, which is a database in MySQL; SQLite has none.
     #[arg(long)]
     pub(crate) schema: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum SqlStore {
+    #[value(alias = "mariadb")]
+    Mysql,
     Postgres,
     Sqlite,
 }
-
-#[derive(Args)]
-pub(crate) struct MigrateArgs {
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
-}
-
-const STORES: &str = "\
-Stores: postgres://USER@HOST/DATABASE, redis://HOST, sqlite://PATH, memory: (this process alone).
-Without --store and --store-file: $DISTLOCK_STORE, else the SQLite file distlock/locks.db in $XDG_STATE_HOME or
-~/.local/state, for the processes of one user on one machine. Everybody on a machine can read its command lines, so
-a URL with a password belongs in a file or in the environment.";
-
-const EXIT_CODES: &str = "\
-Exit code: the command's own; 128+n where signal n ended it; 0 or CODE where the lock is held or resting;
-124 the lock was lost or its time was up, and the command was stopped; 125 distlock failed, usage errors too;
-126 the command cannot be executed; 127 it was not found.
-
-The command finds DISTLOCK_NAME, DISTLOCK_FENCING_TOKEN and DISTLOCK_OWNER in its environment, and not the store's URL.
-The lock is given back when the command itself has ended; what it left running in the background is not waited for.
-If distlock is killed with KILL, the command lives on and the lock ends with --at-most.";
 
 /// The command that was asked for, or `None` where only help or the version was and has been printed.
 pub(crate) fn parse() -> Result<Option<Command>, Failure> {
@@ -154,12 +205,47 @@ pub(crate) fn parse() -> Result<Option<Command>, Failure> {
             output::print(&error.render().to_string())?;
             return Ok(None);
         }
-        Err(error) => return Err(Failure::new(usage_line(&error, std::env::args_os()))),
+        Err(error) => return Err(Failure::new(usage::line(&error, std::env::args_os()))),
     };
     if let Command::Run(run) = &command {
         run.check()?;
     }
     Ok(Some(command))
+}
+
+/// Whether `--json` stands among the arguments: known even where they are wrong.
+pub(crate) fn wants_json() -> bool {
+    let mut options = std::env::args_os().take_while(|argument| argument != "--");
+    options.any(|argument| argument == "--json")
+}
+
+/// All commands and options as clap knows them.
+pub(crate) fn grammar() -> clap::Command {
+    Cli::command()
+}
+
+impl AdminArgs {
+    /// The store, connected to but not checked.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn LockAdmin>, Failure> {
+        self.existing_store()?.open().await
+    }
+
+    /// The store by the arguments, the environment, or the default if that is there.
+    pub(crate) fn existing_store(&self) -> Result<Store, Failure> {
+        let store = self.store.resolve()?.must_exist()?;
+        self.announce(&store);
+        Ok(store)
+    }
+
+    /// Says on stderr which store is used, where none was named.
+    pub(crate) fn announce(&self, store: &Store) {
+        if let Some(notice) = store.notice() {
+            match self.json {
+                true => output::complain_in_json(&json!({ "notice": { "text": notice } })),
+                false => output::complain(&notice),
+            }
+        }
+    }
 }
 
 impl RunArgs {
@@ -190,6 +276,13 @@ fn lock_name(text: &str) -> Result<LockName, String> {
     LockName::new(text).map_err(|error| error.message().to_owned())
 }
 
+fn fencing_token(text: &str) -> Result<FencingToken, String> {
+    let number = text
+        .parse()
+        .map_err(|_| "not a fencing token: a whole number, as show tells it")?;
+    Ok(FencingToken::new(number))
+}
+
 fn at_most(text: &str) -> Result<Duration, String> {
     in_range(duration::parse(text)?, MIN_LEASE)
 }
@@ -208,62 +301,6 @@ fn in_range(value: Duration, least: Duration) -> Result<Duration, String> {
     Ok(value)
 }
 
-/// clap's paragraphs as one line: what is wrong, without the usage that follows it.
-fn usage_line(error: &clap::Error, mut args: impl Iterator<Item = OsString>) -> String {
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let end = text
-        .find("\nUsage:")
-        .or(text.find("\nFor more information"));
-    let words = text[..end.unwrap_or(text.len())].split_whitespace();
-    let mut line = words.collect::<Vec<_>>().join(" ");
-    // A word that is out of place may also be the rest of a URL with a blank in it.
-    let is_rest = is_word_out_of_place(error)
-        && args.any(|argument| may_be_secret(&argument.to_string_lossy()));
-    if is_rest || may_be_secret(&line) {
-        line = without_values(error);
-    }
-    match error.kind() {
-        ErrorKind::UnknownArgument => {
-            format!("{line} (a command to run goes after --; try distlock --help)")
-        }
-        _ => format!("{line} (try distlock --help)"),
-    }
-}
-
-fn is_word_out_of_place(error: &clap::Error) -> bool {
-    match error.kind() {
-        ErrorKind::UnknownArgument => {
-            context(error, ContextKind::InvalidArg).is_some_and(|word| !word.starts_with('-'))
-        }
-        kind => kind == ErrorKind::InvalidSubcommand,
-    }
-}
-
-/// What is wrong, without a word of what was given.
-fn without_values(error: &clap::Error) -> String {
-    let what = error.kind().as_str().unwrap_or("wrong usage");
-    let mut line = format!("{what}, not shown because it may be part of a URL with a password");
-    if matches!(
-        error.kind(),
-        ErrorKind::InvalidValue | ErrorKind::ValueValidation
-    ) {
-        line += &context(error, ContextKind::InvalidArg)
-            .map_or_else(String::new, |option| format!(": {option}"));
-        line += &error
-            .source()
-            .map_or_else(String::new, |reason| format!(": {reason}"));
-    }
-    line
-}
-
-fn context(error: &clap::Error, kind: ContextKind) -> Option<&str> {
-    match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +309,7 @@ mod tests {
         let run = ["distlock", "run", "--name", "n"];
         let all = run.iter().chain(args).map(OsString::from);
         let parsed = Cli::try_parse_from(all.clone());
-        let cli = parsed.map_err(|error| usage_line(&error, all))?;
+        let cli = parsed.map_err(|error| usage::line(&error, all))?;
         let Command::Run(run) = cli.command else {
             unreachable!("run was asked for")
         };
@@ -326,39 +363,5 @@ mod tests {
     fn nine_tenths_of_the_time_may_be_left_for_the_end() {
         let run = parse(&["--at-most", "1s", "-k", "900ms", "--", "true"]).unwrap();
         assert_eq!(run.kill_after, Some(Duration::from_millis(900)));
-    }
-
-    #[test]
-    fn a_usage_error_shows_nothing_that_may_be_a_password() {
-        for args in [
-            &["postgres://me:canary@host/db?password=canary"][..],
-            &["postgres://me:can canary@host/db"],
-            &["me:canary@host"],
-            &["canary", "me@host"],
-            &["--store", "postgres://me:blank", "canary", "word@host"],
-            &["--at-most", "postgres://me:canary"],
-            &["--postgres://me:canary@host"],
-            &["-E", "canary@1"],
-        ] {
-            let error = parse(args).err().expect("no such argument");
-            assert!(!error.contains("canary"), "{args:?}: {error}");
-            assert!(!error.contains("postgres"), "{args:?}: {error}");
-            assert!(error.contains("not shown"), "{args:?}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_usage_error_names_what_cannot_be_a_password() {
-        for (args, part) in [
-            (&["--store", "redis://host", "--wat"][..], "--wat"),
-            (&["word"], "word"),
-            (
-                &["--at-most", "me@9"],
-                "--at-most <DURATION>: not a duration",
-            ),
-        ] {
-            let error = parse(args).err().expect(part);
-            assert!(error.contains(part), "{error}");
-        }
     }
 }

@@ -144,5 +144,5 @@ fn refused(command: &Command, error: &io::Error) -> Failure {
             format!("\"{program}\" cannot be executed: {error}"),
         ),
     };
-    Failure { exit, text }
+    Failure::ending(exit, text)
 }

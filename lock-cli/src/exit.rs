@@ -1,5 +1,8 @@
 use std::process::ExitCode;
 
+use distlock::Effect;
+use serde::Serialize;
+
 use crate::output;
 
 /// How distlock ends.
@@ -9,6 +12,7 @@ use crate::output;
 /// | the child's | the child ended by itself |
 /// | 128 + n | the child was ended by signal n, or distlock was before it had started one |
 /// | 0, or CODE of `-E CODE` | the lock is held or resting: no child was started |
+/// | 1 | the answer is no: `check` found a fault, or `release` left the lock to its holder |
 /// | 124 | the lock was lost or its time was up, and the child was stopped |
 /// | 125 | distlock itself failed; usage errors too |
 /// | 126 | the command cannot be executed |
@@ -16,6 +20,7 @@ use crate::output;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done,
+    No,
     Child(u8),
     Signal(i32),
     Conflict(u8),
@@ -29,6 +34,7 @@ impl Exit {
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => 0,
+            Self::No => 1,
             Self::Child(code) | Self::Conflict(code) => code,
             Self::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
             Self::Stopped => 124,
@@ -50,14 +56,22 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) text: String,
+    /// What the store's side said, where it was asked.
+    pub(crate) error: Option<distlock::Error>,
 }
 
 impl Failure {
     /// distlock itself failed: 125.
     pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self::ending(Exit::Failed, text)
+    }
+
+    /// An end that is told and is no failure of the store or of distlock.
+    pub(crate) fn ending(exit: Exit, text: impl Into<String>) -> Self {
         Self {
-            exit: Exit::Failed,
+            exit,
             text: text.into(),
+            error: None,
         }
     }
 
@@ -66,11 +80,52 @@ impl Failure {
         output::complain(&self.text);
         self.exit
     }
+
+    /// Prints the line as JSON, for scripts.
+    pub(crate) fn tell_as_json(self) -> Exit {
+        output::complain_in_json(&JsonFailure::from(&self));
+        self.exit
+    }
 }
 
 impl From<distlock::Error> for Failure {
     fn from(error: distlock::Error) -> Self {
-        Self::new(error.to_string())
+        Self {
+            exit: Exit::Failed,
+            text: error.to_string(),
+            error: Some(error),
+        }
+    }
+}
+
+/// A failure as `--json` shows it. Where the store had no part in it, all but the text is null.
+#[derive(Serialize)]
+struct JsonFailure<'a> {
+    error: JsonError<'a>,
+}
+
+#[derive(Serialize)]
+struct JsonError<'a> {
+    kind: Option<&'static str>,
+    effect: Option<&'static str>,
+    retryable: Option<bool>,
+    text: &'a str,
+}
+
+impl<'a> From<&'a Failure> for JsonFailure<'a> {
+    fn from(failure: &'a Failure) -> Self {
+        let error = failure.error.as_ref();
+        Self {
+            error: JsonError {
+                kind: error.map(|error| error.kind().as_str()),
+                effect: error.map(|error| match error.effect() {
+                    Effect::None => "none",
+                    Effect::Unknown => "unknown",
+                }),
+                retryable: error.map(distlock::Error::is_retryable),
+                text: &failure.text,
+            },
+        }
     }
 }
 
@@ -82,6 +137,7 @@ mod tests {
     fn codes_are_those_of_the_table() {
         for (exit, code) in [
             (Exit::Done, 0),
+            (Exit::No, 1),
             (Exit::Child(3), 3),
             (Exit::Signal(15), 143),
             (Exit::Conflict(75), 75),

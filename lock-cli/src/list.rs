@@ -1,6 +1,6 @@
 use distlock::LockRecord;
 
-use crate::args::ListArgs;
+use crate::args::AdminArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, JsonRecord, visible};
 use crate::store::limited;
@@ -8,8 +8,8 @@ use crate::store::limited;
 const COLUMNS: [&str; 7] = ["NAME", "STATE", "OWNER", "SINCE", "UNTIL", "LEFT", "FENCE"];
 
 /// Prints the locks that the store knows, ordered by name.
-pub(crate) async fn list(args: &ListArgs) -> Result<Exit, Failure> {
-    let store = args.store.resolve()?.open().await?;
+pub(crate) async fn list(args: &AdminArgs) -> Result<Exit, Failure> {
+    let store = args.open().await?;
     let records = limited(store.list()).await?;
     if args.json {
         let records: Vec<JsonRecord<'_>> = records.iter().map(JsonRecord::from).collect();

@@ -1,7 +1,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
-use distlock::LockRecord;
+use distlock::{Held, LockRecord, clock};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -12,6 +12,13 @@ use crate::exit::Failure;
 /// fails.
 pub(crate) fn complain(text: &str) {
     let line = format!("distlock: {}\n", one_line(text));
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// One line of JSON on stderr.
+pub(crate) fn complain_in_json(value: &impl Serialize) {
+    // What is told there has no keys but texts, so that JSON can be made of it.
+    let line = serde_json::to_string(value).unwrap_or_default() + "\n";
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
@@ -59,6 +66,17 @@ pub(crate) fn visible(text: &str) -> String {
     parts.collect::<Vec<_>>().join("'")
 }
 
+/// Foreign lines as one, with control characters escaped.
+pub(crate) fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.collect::<Vec<_>>().join("; ");
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_debug().to_string(),
+        false => c.to_string(),
+    };
+    line.chars().map(escape).collect()
+}
+
 /// Whether a text may be a URL, or a piece of one, with a password in it.
 pub(crate) fn may_be_secret(text: &str) -> bool {
     text.contains("://") || text.contains('@')
@@ -83,6 +101,22 @@ fn instant_in(at: Timestamp, zone: TimeZone) -> String {
         false => local.strftime("%Y-%m-%d %H:%M:%S %:z"),
     };
     format!("{at:.0} (local {local})")
+}
+
+/// `"nightly" is held by web1/42 until 2026-12-01T00:10:00Z (local …), 3.2 s left`
+pub(crate) fn holding(name: &str, held: &Held) -> String {
+    let by = held.by.as_deref().map(visible);
+    let (state, end) = match (held.resting, by) {
+        (false, Some(by)) => (format!("held by {by}"), ""),
+        (false, None) => ("held".to_owned(), ", and the store does not say by whom"),
+        (true, Some(by)) => (format!("resting after a run of {by}"), ""),
+        (true, None) => ("resting after a run".to_owned(), ""),
+    };
+    let until = held.remaining.map_or_else(String::new, |remaining| {
+        let until = instant(clock::wall() + remaining);
+        format!(" until {until}, {} left", left(remaining))
+    });
+    format!("\"{}\" is {state}{until}{end}", visible(name))
 }
 
 /// What is left of something, for people: `3.2 s`, `1h 30m 5s`.
@@ -139,16 +173,6 @@ fn json_instant(at: SystemTime) -> Option<JsonInstant> {
     })
 }
 
-fn one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let line = lines.collect::<Vec<_>>().join("; ");
-    let escape = |c: char| match c.is_control() {
-        true => c.escape_debug().to_string(),
-        false => c.to_string(),
-    };
-    line.chars().map(escape).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,5 +213,17 @@ mod tests {
     fn what_is_left_is_short() {
         assert_eq!(left(Duration::from_millis(3210)), "3.2 s");
         assert_eq!(left(Duration::from_millis(5_405_900)), "1h 30m 5s");
+    }
+
+    #[test]
+    fn what_the_store_does_not_say_is_not_made_up() {
+        let mut held = Held::default();
+        let text = "\"n\" is held, and the store does not say by whom";
+        assert_eq!(holding("n", &held), text);
+        held.remaining = Some(Duration::from_secs(3));
+        let text = holding("n", &held);
+        let end = ", 3.0 s left, and the store does not say by whom";
+        assert!(text.starts_with("\"n\" is held until 2"), "{text}");
+        assert!(text.ends_with(end), "{text}");
     }
 }

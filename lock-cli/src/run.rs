@@ -2,7 +2,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use distlock::options::OPERATION_LIMIT;
-use distlock::{Acquisition, Guard, Held, Locks, Release, clock};
+use distlock::{Acquisition, Guard, Locks, Release};
 use nix::sys::signal::Signal;
 
 use crate::args::RunArgs;
@@ -24,18 +24,15 @@ pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
             "give --at-most: how long the lock may be kept if this machine dies",
         ));
     }
-    if let Some(file) = store.default_file() {
-        // In a crontab, say, where the variable that names the store is easily missing.
-        complain(&format!(
-            "no store was named: locking in {}, for this user on this machine only",
-            file.display()
-        ));
+    if let Some(notice) = store.notice() {
+        complain(&notice);
     }
     let mut signals = Signals::listen()?;
     let locks = tokio::select! {
         biased;
         signal = signals.next() => return Err(ended_by(signal, &args)),
-        backend = store.open() => Locks::from_arc(backend?),
+        // Not checked: a fault fails the first lock all the same, and a warning would be told at every run.
+        backend = store.open_or_make() => Locks::from_arc(backend?),
     };
     let Ended { end, release } = under_lock(&args, &locks, &mut signals).await;
     // What was cut off in mid-request is given back before we go, and a release that failed is tried again.
@@ -98,10 +95,10 @@ async fn acquire(args: &RunArgs, locks: &Locks, signals: &mut Signals) -> Result
     };
     match acquisition {
         Acquisition::Acquired(guard) => Ok(guard),
-        Acquisition::Held(held) => Err(Failure {
-            exit: Exit::Conflict(args.conflict_exit_code),
-            text: describe(args.name.as_str(), &held),
-        }),
+        Acquisition::Held(held) => Err(Failure::ending(
+            Exit::Conflict(args.conflict_exit_code),
+            output::holding(args.name.as_str(), &held),
+        )),
         // A run without a tick is answered by no other kind of refusal.
         refused => Err(Failure::new(format!("unexpected answer: {refused:?}"))),
     }
@@ -113,13 +110,13 @@ fn start(args: &RunArgs, guard: &Guard, signals: &mut Signals) -> Result<Child, 
         return Err(ended_by(signal, args));
     }
     if !guard.is_valid() {
-        return Err(Failure {
-            exit: Exit::Stopped,
-            text: format!(
+        return Err(Failure::ending(
+            Exit::Stopped,
+            format!(
                 "the time of lock \"{}\" was up before the command could be started: give a longer --at-most",
                 visible(args.name.as_str())
             ),
-        });
+        ));
     }
     signals.listen_for_child()?;
     Child::spawn(command(args, guard), args.foreground)
@@ -145,7 +142,7 @@ async fn see_through(
             duration::show(at_most)
         ))
     );
-    Err(Failure { exit, text })
+    Err(Failure::ending(exit, text))
 }
 
 /// What whoever reads stderr should know about a release that did not go as it should.
@@ -193,44 +190,11 @@ fn kill_after(args: &RunArgs) -> Duration {
 }
 
 fn ended_by(signal: Signal, args: &RunArgs) -> Failure {
-    Failure {
-        exit: Exit::Signal(signal as i32),
-        text: format!(
+    Failure::ending(
+        Exit::Signal(signal as i32),
+        format!(
             "{signal} came before the command under lock \"{}\" was started: it was not",
             visible(args.name.as_str())
         ),
-    }
-}
-
-/// `"nightly" is held by web1/42 until 2026-12-01T00:10:00Z (local …), 3.2 s left`
-fn describe(name: &str, held: &Held) -> String {
-    let by = held.by.as_deref().map(visible);
-    let (state, end) = match (held.resting, by) {
-        (false, Some(by)) => (format!("held by {by}"), ""),
-        (false, None) => ("held".to_owned(), ", and the store does not say by whom"),
-        (true, Some(by)) => (format!("resting after a run of {by}"), ""),
-        (true, None) => ("resting after a run".to_owned(), ""),
-    };
-    let until = held.remaining.map_or_else(String::new, |remaining| {
-        let until = output::instant(clock::wall() + remaining);
-        format!(" until {until}, {} left", output::left(remaining))
-    });
-    format!("\"{}\" is {state}{until}{end}", visible(name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_store_does_not_say_is_not_made_up() {
-        let mut held = Held::default();
-        let text = "\"n\" is held, and the store does not say by whom";
-        assert_eq!(describe("n", &held), text);
-        held.remaining = Some(Duration::from_secs(3));
-        let text = describe("n", &held);
-        let end = ", 3.0 s left, and the store does not say by whom";
-        assert!(text.starts_with("\"n\" is held until 2"), "{text}");
-        assert!(text.ends_with(end), "{text}");
-    }
+    )
 }

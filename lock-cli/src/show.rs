@@ -10,11 +10,11 @@ use crate::store::limited;
 /// A lock without a record is free, as it is after a purge, or on a store that keeps no records: the exit code is 0
 /// on every store alike.
 pub(crate) async fn show(args: &ShowArgs) -> Result<Exit, Failure> {
-    let store = args.store.resolve()?.open().await?;
+    let store = args.admin.open().await?;
     let found = limited(store.inspect(&args.name)).await?;
     let known = found.is_some();
     let record = found.unwrap_or_else(|| LockRecord::new(args.name.clone()));
-    if args.json {
+    if args.admin.json {
         output::print_json(&JsonRecord::from(&record))?;
     } else {
         output::print(&output::table(&lines(&record, known)))?;

@@ -9,6 +9,7 @@ use clap::Args;
 use distlock::sqlite::SqliteBackend;
 use distlock::{Error, ErrorKind, LockAdmin, clock};
 
+use crate::address::address;
 use crate::exit::Failure;
 use crate::output::may_be_secret;
 
@@ -18,11 +19,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Which store was asked for. No `Debug`: a URL may carry a password.
 #[derive(Args)]
 pub(crate) struct StoreArgs {
-    /// The store's URL.
+    /// The store's URL [default: $DISTLOCK_STORE].
     #[arg(long, value_name = "URL", conflicts_with = "store_file")]
     store: Option<String>,
 
-    /// A file whose first line is the store's URL.
+    /// A file whose first line is the store's URL: for one with a password.
     #[arg(long, value_name = "PATH")]
     store_file: Option<PathBuf>,
 }
@@ -31,7 +32,7 @@ pub(crate) struct StoreArgs {
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub(crate) enum Store {
     Url(String),
-    /// The SQLite file that is made on first use.
+    /// The SQLite file that `run` and `migrate` make.
     Default(PathBuf),
 }
 
@@ -72,27 +73,70 @@ impl Store {
         matches!(self, Self::Url(url) if url.starts_with("memory:"))
     }
 
+    /// Its URL as it may be shown, without the password; `None` where that may be anywhere.
+    pub(crate) fn address(&self) -> Option<String> {
+        match self {
+            Self::Url(url) => address(url),
+            Self::Default(path) => address(&format!("sqlite://{}", path.display())),
+        }
+    }
+
+    /// What is to be said before it is used: in a crontab or a pipeline the variable that names a store is easily
+    /// missing.
+    pub(crate) fn notice(&self) -> Option<String> {
+        self.default_file().map(|file| {
+            format!(
+                "no store was named: using {}, for this user on this machine only",
+                file.display()
+            )
+        })
+    }
+
     /// The file that is used because no store was named.
-    pub(crate) fn default_file(&self) -> Option<&Path> {
+    fn default_file(&self) -> Option<&Path> {
         match self {
             Self::Url(_) => None,
             Self::Default(path) => Some(path),
         }
     }
 
-    /// Whether opening it will make it.
+    /// Whether it is the default file and has yet to be made.
     pub(crate) fn is_new(&self) -> bool {
-        self.default_file().is_some_and(|file| !file.exists())
+        let file = self.default_file();
+        file.is_some_and(|file| matches!(file.try_exists(), Ok(false)))
+    }
+
+    /// Refuses a default file that does not exist: whoever asks for what is in it has most likely lost the variable that
+    /// names the store, and an empty file would be no answer.
+    pub(crate) fn must_exist(self) -> Result<Self, Failure> {
+        match &self {
+            Self::Default(path) if self.is_new() => Err(Failure::new(format!(
+                "no store was named, and there is no {} yet, which run and migrate make: give --store, or set DISTLOCK_STORE",
+                path.display()
+            ))),
+            _ => Ok(self),
+        }
+    }
+
+    /// The store, connected to but not checked; the default file is made.
+    pub(crate) async fn open_or_make(&self) -> Result<Arc<dyn LockAdmin>, Failure> {
+        if let Self::Default(path) = self {
+            make_folder(path)?;
+        }
+        self.connect(true).await
     }
 
     /// The store, connected to but not checked.
     pub(crate) async fn open(&self) -> Result<Arc<dyn LockAdmin>, Failure> {
+        self.connect(false).await
+    }
+
+    async fn connect(&self, create: bool) -> Result<Arc<dyn LockAdmin>, Failure> {
         match self {
             Self::Url(url) => Ok(limited(distlock::open(url)).await?),
             Self::Default(path) => {
-                make_folder(path)?;
-                let backend = SqliteBackend::builder().file(path).create(true).build()?;
-                Ok(Arc::new(backend))
+                let builder = SqliteBackend::builder().file(path);
+                Ok(Arc::new(builder.create(create).build()?))
             }
         }
     }

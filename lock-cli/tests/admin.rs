@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Running, Store, assert_refused, distlock, finish};
-use serde_json::Value;
+use serde_json::json;
 
 on_each_store!(a_held_lock_is_shown_with_its_holder);
 
@@ -20,7 +20,7 @@ fn a_held_lock_is_shown_with_its_holder(store: &Store) {
     for part in [&*name, "held", &owner, &fence, "Z (local ", "+03:00)", " s"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let shown = json(store, &["show", "--json", &name]);
+    let shown = store.json(&["show", &name], 0);
     assert_eq!(shown["state"], "held");
     assert_eq!(shown["owner"], *owner);
     assert_eq!(shown["fencing_token"].to_string(), fence);
@@ -28,7 +28,7 @@ fn a_held_lock_is_shown_with_its_holder(store: &Store) {
     assert!((1..=60_000).contains(&left), "{shown}");
     assert!(shown["until"]["utc"].as_str().unwrap().ends_with('Z'));
 
-    let list = json(store, &["list", "--json"]);
+    let list = store.json(&["list"], 0);
     let list = list.as_array().unwrap();
     let listed = list.iter().find(|lock| lock["name"] == *name).unwrap();
     assert_eq!(listed["owner"], *owner);
@@ -44,10 +44,7 @@ fn a_lock_without_a_record_is_free() {
     let done = finish(&mut store.command(&["show", "unheard of"]));
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains("no record"), "{done:?}");
-    assert_eq!(
-        json(&store, &["show", "--json", "unheard of"])["state"],
-        "free"
-    );
+    assert_eq!(store.json(&["show", "unheard of"], 0)["state"], "free");
 }
 
 /// A name may hold invisible characters that are no control characters, such as those that turn text around.
@@ -80,6 +77,8 @@ fn schema_prints_sql_for_the_chosen_table() {
             "IF NOT EXISTS \"jobs\"",
         ),
         (&["--for", "postgres"], "\"distlock_locks\""),
+        (&["--for", "mysql"], "`distlock_locks`"),
+        (&["--for", "mariadb", "--table", "j"], "`j`"),
         (
             &["--for", "postgres", "--table", "j", "--schema", "s"],
             "\"s\".\"j\"",
@@ -108,8 +107,14 @@ fn migrate_makes_the_file_and_says_what_it_did() {
     }
 }
 
-fn json(store: &Store, args: &[&str]) -> Value {
-    let done = finish(&mut store.command(args));
-    assert_eq!(done.code, Some(0), "{done:?}");
-    serde_json::from_str(&done.stdout).unwrap()
+#[test]
+fn migrate_says_what_it_did_to_scripts_too() {
+    let store = Store::sqlite();
+    for (lose, outcome) in [(false, "nothing_to_do"), (true, "made")] {
+        if lose {
+            std::fs::remove_file(store.path("locks.db")).unwrap();
+        }
+        let migrated = store.json(&["migrate"], 0);
+        assert_eq!(migrated, json!({"backend": "sqlite", "outcome": outcome}));
+    }
 }

@@ -4,10 +4,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
-use common::{Psql, Store, assert_refused, distlock, finish};
+use common::{Psql, Store, assert_refused, distlock, finish, for_user, send_to_redis, with};
 
 /// Runs `distlock run` with these arguments and asserts that it was refused before any lock was touched.
 fn assert_no_run(arguments: &[&str], reason: &str) {
@@ -99,15 +96,7 @@ fn commands_that_do_not_exist() {
 #[test]
 fn bad_stores() {
     let postgres = Store::postgres().url;
-    let host = postgres.split('@').next_back().unwrap();
     let redis = Store::redis().url;
-    let redis_host = redis
-        .split("//")
-        .last()
-        .unwrap()
-        .split('@')
-        .next_back()
-        .unwrap();
     for (url, reason) in [
         ("canary", "scheme"),
         ("mysql://u:canary@127.0.0.1/db", "mysql"),
@@ -115,8 +104,8 @@ fn bad_stores() {
         ("sqlite:///nowhere/at/all.db", "does not exist"),
         ("postgres://u:canary@127.0.0.1:1/db", "unavailable"),
         ("redis://u:canary@127.0.0.1:1", "unavailable"),
-        (&format!("postgres://nobody:canary@{host}"), "denied"),
-        (&format!("redis://nobody:canary@{redis_host}"), "denied"),
+        (&for_user(&postgres, "nobody:canary"), "denied"),
+        (&for_user(&redis, "nobody:canary"), "denied"),
         (&with(&postgres, "lock_tabel=canary"), "lock_tabel"),
         (&with(&postgres, "lock_table=not_there"), "distlock migrate"),
     ] {
@@ -132,10 +121,7 @@ fn bad_stores() {
 #[test]
 fn stores_that_are_set_up_wrongly() {
     let (postgres, redis) = (Store::postgres(), Store::redis());
-    let unique = postgres
-        .name()
-        .replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-    let unique = unique.to_lowercase();
+    let unique = postgres.identifier();
     let mut psql = Psql::connect(&postgres.url);
     psql.send(&format!(
         "CREATE TABLE {unique}_types (name text PRIMARY KEY, lock_until timestamp);
@@ -143,14 +129,16 @@ fn stores_that_are_set_up_wrongly() {
          SELECT 'done' AS x \\g (format=unaligned)\n"
     ));
     psql.expect("done");
-    let host = postgres.url.split('@').next_back().unwrap();
-    send_to_redis(&redis.url, &format!("LPUSH {unique}:{{n}} x\r\n"));
+    send_to_redis(&redis.url, &format!("LPUSH {unique}:{{n}} x"));
     for (url, reason) in [
         (
             &with(&postgres.url, &format!("lock_table={unique}_types")),
             "lock_until",
         ),
-        (&format!("postgres://{unique}:canary@{host}"), "UPDATE"),
+        (
+            &for_user(&postgres.url, &format!("{unique}:canary")),
+            "UPDATE",
+        ),
         (
             &with(&redis.url, &format!("lock_prefix={unique}:")),
             "is no lock",
@@ -162,24 +150,10 @@ fn stores_that_are_set_up_wrongly() {
         assert!(!done.stderr.contains("canary"), "{done:?}");
         assert!(!done.stderr.contains("is held"), "{done:?}");
     }
-    send_to_redis(&redis.url, &format!("DEL {unique}:{{n}}\r\n"));
+    send_to_redis(&redis.url, &format!("DEL {unique}:{{n}}"));
     psql.send(&format!(
         "DROP TABLE {unique}_types; DROP OWNED BY {unique}; DROP ROLE {unique};\n"
     ));
-}
-
-/// Sends one command to a server without a password and waits for its answer.
-fn send_to_redis(url: &str, command: &str) {
-    let address = url
-        .trim_start_matches("redis://")
-        .split('/')
-        .next()
-        .unwrap();
-    let mut server = TcpStream::connect(address).unwrap();
-    server.write_all(command.as_bytes()).unwrap();
-    let mut answer = [0; 64];
-    let length = server.read(&mut answer).unwrap();
-    assert_eq!(answer[0], b':', "{:?}", &answer[..length]);
 }
 
 #[test]
@@ -203,9 +177,4 @@ fn a_url_in_the_wrong_place_is_not_shown() {
         assert_refused(&done, "");
         assert!(!done.stderr.contains("canary"), "{done:?}");
     }
-}
-
-fn with(url: &str, parameter: &str) -> String {
-    let separator = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{separator}{parameter}")
 }

@@ -5,12 +5,11 @@ use distlock_api::{
     Error, ErrorKind, FencingToken, Findings, ForceRelease, LockAdmin, LockName, LockRecord,
     Operation, Result, clock,
 };
-use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::backend::PostgresBackend;
-use crate::check::check;
 use crate::error;
 use crate::schema::schema_sql;
+use crate::session::Session;
 use crate::statements::{Forced, Purge, Records};
 
 /// Any number that no other program is likely to lock: "distlock" in ASCII.
@@ -20,9 +19,8 @@ const MIGRATION: i64 = i64::from_be_bytes(*b"distlock");
 impl LockAdmin for PostgresBackend {
     async fn check(&self) -> Result<Findings> {
         self.limited(Operation::Check, async {
-            let mut connection = self.server().connect().await?;
-            self.usable(&mut connection).await?;
-            Ok(Findings::default())
+            let mut session = self.server().connect().await?;
+            self.look(&mut session).await
         })
         .await
     }
@@ -30,13 +28,13 @@ impl LockAdmin for PostgresBackend {
     /// Does nothing where the table is right already, so that it then needs no right to create one.
     async fn migrate(&self) -> Result<()> {
         self.limited(Operation::Migrate, async {
-            let mut connection = self.server().connect().await?;
-            match self.usable(&mut connection).await {
+            let mut session = self.server().connect().await?;
+            match self.look(&mut session).await?.usable() {
                 Err(error) if error.kind() == ErrorKind::SchemaMissing => {}
                 other => return other,
             }
-            self.make_table(&mut connection).await?;
-            self.usable(&mut connection).await
+            self.make_table(&mut session).await?;
+            self.look(&mut session).await?.usable()
         })
         .await
     }
@@ -90,26 +88,30 @@ impl LockAdmin for PostgresBackend {
 }
 
 impl PostgresBackend {
-    async fn usable(&self, connection: &mut PgConnection) -> Result<()> {
-        let checked = check(connection, self.server().table()).await;
-        checked.map_err(error::failed)?
+    async fn look(&self, session: &mut Session) -> Result<Findings> {
+        let found = self.server().check(session).await;
+        found.map_err(error::failed)
     }
 
-    /// What creates is one request, hence one transaction, which no dropped future can leave open.
-    async fn make_table(&self, connection: &mut PgConnection) -> Result<()> {
+    /// What creates is one message, hence one transaction, which no dropped future can leave open.
+    async fn make_table(&self, session: &mut Session) -> Result<()> {
         let made = async {
             let table = self.server().table();
-            let mut sql = format!("SELECT pg_advisory_xact_lock({MIGRATION});");
+            // The wait for the others tells the session nothing of what they made: it remembers the schema as missing until
+            // it next opens a table.
+            let mut sql = format!(
+                "SELECT pg_advisory_xact_lock({MIGRATION}); SELECT FROM pg_catalog.pg_namespace LIMIT 0;"
+            );
             if let Some(schema) = table.quoted_schema() {
-                let missing = sqlx::query_scalar("SELECT to_regnamespace($1) IS NULL");
-                if missing.bind(&schema).fetch_one(&mut *connection).await? {
+                let question = "SELECT to_regnamespace($1) IS NULL".into();
+                let missing: Vec<(bool,)> = session.ask(&question, &[(&*schema).into()]).await?;
+                if missing == [(true,)] {
                     sql += &format!("CREATE SCHEMA IF NOT EXISTS {schema};");
                 }
             }
-            sql += &schema_sql(table);
-            sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await
+            session.run(&(sql + &schema_sql(table))).await
         };
-        made.await.map(drop).map_err(error::failed)
+        made.await.map_err(error::failed)
     }
 
     /// Nobody stands above these operations and limits them, so that they limit themselves.

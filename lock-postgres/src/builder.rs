@@ -30,6 +30,7 @@ pub struct Builder {
     table: Option<Table>,
     operation_limit: Duration,
     max_connections: usize,
+    pooler: Option<bool>,
 }
 
 impl Builder {
@@ -38,6 +39,7 @@ impl Builder {
             table: None,
             operation_limit: options::OPERATION_LIMIT,
             max_connections: 4,
+            pooler: None,
         }
     }
 
@@ -62,6 +64,17 @@ impl Builder {
         self
     }
 
+    /// Whether a pooler stands between the backend and the server; by default each new connection finds it out by itself,
+    /// unless the URL says.
+    ///
+    /// `true` spares the finding out, and helps where a pooler of an unknown make hides itself: a direct connection works
+    /// as well, if slower. `false` takes your word: behind a pooler in transaction mode, clients then get each other's
+    /// answers.
+    pub fn pooler(mut self, pooler: bool) -> Self {
+        self.pooler = Some(pooler);
+        self
+    }
+
     /// Connects to a URL and opens a first connection; the [crate's documentation](crate) says what a URL may have.
     ///
     /// The table is looked at before the first lock statement, so that a backend without one can still migrate.
@@ -76,14 +89,21 @@ impl Builder {
     /// Safe: a dropped call leaves nothing.
     pub async fn connect(mut self, url: &str) -> Result<PostgresBackend> {
         let during = |error: Error| error.during("postgres", Operation::Connect);
-        let (options, table) = url::parse(url).map_err(during)?;
-        if let Some(table) = table
-            && self.table.replace(table).is_some()
-        {
-            let text = "the table is given by the URL and by the builder: leave one";
+        let url = url::parse(url).map_err(during)?;
+        let twice = if url.table.is_some() && self.table.is_some() {
+            Some("the table")
+        } else if url.pooler.is_some() && self.pooler.is_some() {
+            Some("whether there is a pooler")
+        } else {
+            None
+        };
+        if let Some(what) = twice {
+            let text = format!("{what} is given by the URL and by the builder: leave one");
             return Err(during(Error::new(ErrorKind::Config, text)));
         }
-        let backend = self.for_options(options)?;
+        self.table = self.table.or(url.table);
+        self.pooler = self.pooler.or(url.pooler);
+        let backend = self.for_options(url.options)?;
         backend.server().warm_up().await.map_err(during)?;
         Ok(backend)
     }
@@ -110,6 +130,7 @@ impl Builder {
                 self.table.unwrap_or_default(),
                 self.operation_limit,
                 self.max_connections,
+                self.pooler,
             )));
         };
         Err(Error::new(ErrorKind::InvalidOption, complaint).during("postgres", Operation::Connect))

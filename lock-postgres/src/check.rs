@@ -1,9 +1,13 @@
-//! The start-up check: whether the store can be used as it is. It touches no lock.
+//! The check: whether the store can be used as it is, and what weakens its promises. It touches no lock.
 
-use distlock_api::{Error, ErrorKind, Result};
-use sqlx::{PgConnection, Row};
+use distlock_api::{ErrorKind, Finding, Findings};
+use sqlx::postgres::PgRow;
+use sqlx::{FromRow, Row};
 
 use crate::schema::{Table, quoted};
+use crate::session::Session;
+use crate::statements::Statements;
+use crate::value::Value;
 
 /// What the table needs: column, type, whether it refuses null.
 const COLUMNS: [(&str, &str, bool); 8] = [
@@ -17,105 +21,146 @@ const COLUMNS: [(&str, &str, bool); 8] = [
     ("resting", "boolean", true),
 ];
 
-/// Two statements. The inner result is the complaint, the outer one tells that they failed.
+/// All that is to be seen, faults first. Two statements; an error tells that they failed.
 pub(crate) async fn check(
-    connection: &mut PgConnection,
+    session: &mut Session,
+    statements: &Statements,
     table: &Table,
-) -> sqlx::Result<Result<()>> {
-    let found = sqlx::query(include_str!("statements/check_table.sql"))
-        .bind(table.to_string())
-        .bind(table.bare_name())
-        .fetch_one(&mut *connection)
-        .await?;
-    let found = Found {
-        direct: found.try_get("direct")?,
-        in_recovery: found.try_get("in_recovery")?,
-        read_only: found.try_get("read_only")?,
-        user: found.try_get("user")?,
-        is_table: found.try_get("is_table")?,
-        persistence: found.try_get("persistence")?,
-        row_security: found.try_get("row_security")?,
-        closed_schema: found.try_get("closed_schema")?,
-        missing_rights: found.try_get("missing_rights")?,
-    };
-    if let Some(complaint) = found.complaint(table) {
-        return Ok(Err(complaint));
+) -> sqlx::Result<Findings> {
+    let name = table.to_string();
+    let values = [Value::from(&*name), Value::Text(table.bare_name())];
+    let found: Vec<Found> = session.ask(&statements.check_table, &values).await?;
+    let found = found.first().ok_or(sqlx::Error::RowNotFound)?;
+    let mut findings: Findings = found.session_fault().into_iter().collect();
+    if let Some(fault) = found.no_table(table) {
+        findings.push(fault);
+    } else {
+        findings.extend(found.table_faults(table));
+        let columns: Vec<Column> = session.ask(&statements.check_columns, &values[..1]).await?;
+        findings.extend(column_faults(table, &columns));
     }
-    let rows = sqlx::query(include_str!("statements/check_columns.sql"))
-        .bind(table.to_string())
-        .fetch_all(connection)
-        .await?;
-    let columns = rows.iter().map(Column::read);
-    let columns: Vec<_> = columns.collect::<sqlx::Result<_>>()?;
-    Ok(match columns_complaint(table, &columns) {
-        Some(text) => Err(Error::new(ErrorKind::Config, text)),
-        None => Ok(()),
-    })
+    findings.extend(found.warnings(table));
+    Ok(findings)
 }
 
 /// The row of `check_table.sql`.
+#[derive(Clone)]
 struct Found {
-    direct: bool,
     in_recovery: bool,
     read_only: bool,
     user: String,
+    fsync: bool,
+    full_page_writes: bool,
     /// `None` where nothing has that name.
     is_table: Option<bool>,
     persistence: Option<String>,
     row_security: Option<bool>,
     closed_schema: Option<String>,
     missing_rights: Vec<String>,
+    triggers: Vec<String>,
+}
+
+impl FromRow<'_, PgRow> for Found {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            in_recovery: row.try_get("in_recovery")?,
+            read_only: row.try_get("read_only")?,
+            user: row.try_get("user")?,
+            fsync: row.try_get("fsync")?,
+            full_page_writes: row.try_get("full_page_writes")?,
+            is_table: row.try_get("is_table")?,
+            persistence: row.try_get("persistence")?,
+            row_security: row.try_get("row_security")?,
+            closed_schema: row.try_get("closed_schema")?,
+            missing_rights: row.try_get("missing_rights")?,
+            triggers: row.try_get("triggers")?,
+        })
+    }
 }
 
 impl Found {
-    fn complaint(&self, table: &Table) -> Option<Error> {
-        let (kind, text) = if !self.direct {
-            let text = "a pooler between us and the server drops session settings: connect to the server directly";
-            (ErrorKind::Config, text.to_owned())
-        } else if self.in_recovery {
-            let text = "the server is a standby and takes no writes: point the URL at the primary";
-            (ErrorKind::ReadOnly, text.to_owned())
+    fn session_fault(&self) -> Option<Finding> {
+        let (what, fix) = if self.in_recovery {
+            let what = "the server is a standby and takes no writes".to_owned();
+            (what, "point the URL at the primary")
         } else if self.read_only {
-            let text = format!(
-                "sessions of {} are read-only: lift default_transaction_read_only",
-                quoted(&self.user)
-            );
-            (ErrorKind::ReadOnly, text)
-        } else if let (None, Some(schema)) = (self.is_table, &self.closed_schema) {
-            let (schema, user) = (quoted(schema), quoted(&self.user));
-            let text = format!(
-                "{user} has no right to look into the schema {schema}: GRANT USAGE ON SCHEMA {schema} TO {user}"
-            );
-            (ErrorKind::Denied, text)
-        } else if self.is_table.is_none() {
-            let text = format!(
-                "the table {table} is missing: run `distlock migrate --store URL`, call migrate(), or apply what `distlock schema --for postgres` prints"
-            );
-            (ErrorKind::SchemaMissing, text)
-        } else if self.is_table == Some(false) {
-            let text = format!("{table} is no table: drop it, or choose another lock_table");
-            (ErrorKind::Config, text)
-        } else if self.persistence.as_deref() != Some("p") {
-            let text = format!(
-                "{table} is unlogged or temporary, so that a crash would forget who holds what: ALTER TABLE {table} SET LOGGED"
-            );
-            (ErrorKind::Config, text)
-        } else if !self.missing_rights.is_empty() {
-            let (rights, user) = (self.missing_rights.join(", "), quoted(&self.user));
-            let text = format!(
-                "{user} has no right to {rights} on {table}: GRANT {rights} ON {table} TO {user}"
-            );
-            (ErrorKind::Denied, text)
-        } else if self.row_security == Some(true) {
-            let text = format!(
-                "row security hides rows of {table} from {}: ALTER TABLE {table} DISABLE ROW LEVEL SECURITY",
-                quoted(&self.user)
-            );
-            (ErrorKind::Config, text)
+            let what = format!("sessions of {} are read-only", quoted(&self.user));
+            (what, "lift default_transaction_read_only")
         } else {
             return None;
         };
-        Some(Error::new(kind, text))
+        Some(Finding::fault(ErrorKind::ReadOnly, what, fix))
+    }
+
+    /// Why there is nothing to look at.
+    fn no_table(&self, table: &Table) -> Option<Finding> {
+        let (kind, what, fix) = match (self.is_table, &self.closed_schema) {
+            (Some(true), _) => return None,
+            (Some(false), _) => {
+                let fix = "drop it, or choose another lock_table".to_owned();
+                (ErrorKind::Config, format!("{table} is no table"), fix)
+            }
+            (None, Some(schema)) => {
+                let (schema, user) = (quoted(schema), quoted(&self.user));
+                let what = format!("{user} has no right to look into the schema {schema}");
+                let fix = format!("GRANT USAGE ON SCHEMA {schema} TO {user}");
+                (ErrorKind::Denied, what, fix)
+            }
+            (None, None) => {
+                let fix = "run `distlock migrate --store URL`, call migrate(), or apply what `distlock schema --for postgres` prints";
+                let what = format!("the table {table} is missing");
+                (ErrorKind::SchemaMissing, what, fix.to_owned())
+            }
+        };
+        Some(Finding::fault(kind, what, fix))
+    }
+
+    fn table_faults(&self, table: &Table) -> Vec<Finding> {
+        let user = quoted(&self.user);
+        let mut faults = Vec::new();
+        if self.persistence.as_deref() != Some("p") {
+            let what = format!(
+                "{table} is unlogged or temporary, so that a crash would forget who holds what"
+            );
+            let fix = format!("ALTER TABLE {table} SET LOGGED");
+            faults.push(Finding::fault(ErrorKind::Config, what, fix));
+        }
+        if !self.missing_rights.is_empty() {
+            let rights = self.missing_rights.join(", ");
+            let what = format!("{user} has no right to {rights} on {table}");
+            let fix = format!("GRANT {rights} ON {table} TO {user}");
+            faults.push(Finding::fault(ErrorKind::Denied, what, fix));
+        }
+        if self.row_security == Some(true) {
+            let what = format!("row security hides rows of {table} from {user}");
+            let fix = format!("ALTER TABLE {table} DISABLE ROW LEVEL SECURITY");
+            faults.push(Finding::fault(ErrorKind::Config, what, fix));
+        }
+        faults
+    }
+
+    /// What locks work with, and are the weaker for.
+    fn warnings(&self, table: &Table) -> Vec<Finding> {
+        let mut warnings = Vec::new();
+        for (setting, is_on) in [
+            ("fsync", self.fsync),
+            ("full_page_writes", self.full_page_writes),
+        ] {
+            if !is_on {
+                let what = format!("{setting} is off, so that a crash may forget who holds what");
+                let fix = format!("ALTER SYSTEM SET {setting} = on, then SELECT pg_reload_conf()");
+                warnings.push(Finding::warning(what, fix));
+            }
+        }
+        for trigger in &self.triggers {
+            let trigger = quoted(trigger);
+            let what =
+                format!("{table} has the trigger {trigger}, which may change what is written");
+            let fix =
+                format!("DROP TRIGGER {trigger} ON {table}, unless you know that it does not");
+            warnings.push(Finding::warning(what, fix));
+        }
+        warnings
     }
 }
 
@@ -129,8 +174,8 @@ struct Column {
     is_key: bool,
 }
 
-impl Column {
-    fn read(row: &sqlx::postgres::PgRow) -> sqlx::Result<Self> {
+impl FromRow<'_, PgRow> for Column {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         Ok(Self {
             name: row.try_get("name")?,
             r#type: row.try_get("type")?,
@@ -140,47 +185,71 @@ impl Column {
             is_key: row.try_get("is_key")?,
         })
     }
+}
 
+impl Column {
     fn is_wanted(&self) -> bool {
         COLUMNS.iter().any(|(name, ..)| *name == self.name)
     }
 }
 
-/// The first thing that is wrong, with the statement that mends it.
-fn columns_complaint(table: &Table, columns: &[Column]) -> Option<String> {
-    let wrong = |what: &str, fix: &str| Some(format!("{table} {what}: ALTER TABLE {table} {fix}"));
+/// All that is wrong with the columns, each with the statement that mends it.
+fn column_faults(table: &Table, columns: &[Column]) -> Vec<Finding> {
+    let mut faults = Vec::new();
     for (name, kind, not_null) in COLUMNS {
-        let null = if not_null { " NOT NULL" } else { "" };
-        let Some(column) = columns.iter().find(|column| column.name == name) else {
-            let what = format!("has no column {name}");
-            return wrong(&what, &format!("ADD COLUMN {name} {kind}{null}"));
-        };
-        if column.r#type != kind {
-            let what = format!("has the column {name} as {}", column.r#type);
-            return wrong(&what, &format!("ALTER COLUMN {name} TYPE {kind}"));
-        }
-        if column.not_null != not_null {
-            let (what, verb) = match not_null {
-                true => ("takes", "SET"),
-                false => ("refuses", "DROP"),
-            };
-            let what = format!("{what} null in the column {name}");
-            return wrong(&what, &format!("ALTER COLUMN {name} {verb} NOT NULL"));
-        }
-        if name == "name" && !column.deterministic {
-            let fix = "ALTER COLUMN name TYPE text COLLATE \"C\"";
-            return wrong("takes different names for the same", fix);
-        }
-        if name == "name" && !column.is_key {
-            return wrong("has no key on name alone", "ADD PRIMARY KEY (name)");
+        match columns.iter().find(|column| column.name == name) {
+            Some(column) => faults.extend(unfit(column, kind, not_null)),
+            None => {
+                let null = if not_null { " NOT NULL" } else { "" };
+                let fix = format!("ADD COLUMN {name} {kind}{null}");
+                faults.push((format!("has no column {name}"), fix));
+            }
         }
     }
     let strange = columns
         .iter()
-        .find(|column| !column.is_wanted() && column.not_null && !column.has_default)?;
-    let name = quoted(&strange.name);
-    let what = format!("has a further column {name} that refuses null");
-    wrong(&what, &format!("ALTER COLUMN {name} DROP NOT NULL"))
+        .filter(|column| !column.is_wanted() && column.not_null && !column.has_default);
+    faults.extend(strange.map(|column| {
+        let name = quoted(&column.name);
+        let what = format!("has a further column {name} that refuses null");
+        (what, format!("ALTER COLUMN {name} DROP NOT NULL"))
+    }));
+    let finding = |(what, fix)| {
+        let (what, fix) = (
+            format!("{table} {what}"),
+            format!("ALTER TABLE {table} {fix}"),
+        );
+        Finding::fault(ErrorKind::Config, what, fix)
+    };
+    faults.into_iter().map(finding).collect()
+}
+
+/// What is wrong with a column, and what mends it.
+fn unfit(column: &Column, kind: &str, not_null: bool) -> Vec<(String, String)> {
+    let name = &column.name;
+    let mut faults = Vec::new();
+    if column.r#type != kind {
+        let what = format!("has the column {name} as {}", column.r#type);
+        faults.push((what, format!("ALTER COLUMN {name} TYPE {kind}")));
+    }
+    if column.not_null != not_null {
+        let (what, verb) = match not_null {
+            true => ("takes", "SET"),
+            false => ("refuses", "DROP"),
+        };
+        let what = format!("{what} null in the column {name}");
+        faults.push((what, format!("ALTER COLUMN {name} {verb} NOT NULL")));
+    }
+    if name == "name" && !column.deterministic {
+        let what = "takes different names for the same".to_owned();
+        let fix = "ALTER COLUMN name TYPE text COLLATE \"C\"";
+        faults.push((what, fix.to_owned()));
+    }
+    if name == "name" && !column.is_key {
+        let what = "has no key on name alone".to_owned();
+        faults.push((what, "ADD PRIMARY KEY (name)".to_owned()));
+    }
+    faults
 }
 
 #[cfg(test)]
@@ -195,5 +264,36 @@ mod tests {
             let kind = kind.replace("timestamp with time zone", "timestamptz");
             assert!(sql.contains(&format!("    {name} {kind}")), "{name} {kind}");
         }
+    }
+
+    /// No test may switch these off for a whole server.
+    #[test]
+    fn settings_that_let_a_crash_forget_are_warned_of() {
+        let found = Found {
+            in_recovery: false,
+            read_only: false,
+            user: "app".to_owned(),
+            fsync: false,
+            full_page_writes: true,
+            is_table: Some(true),
+            persistence: Some("p".to_owned()),
+            row_security: Some(false),
+            closed_schema: None,
+            missing_rights: Vec::new(),
+            triggers: Vec::new(),
+        };
+        let warnings = found.warnings(&Table::default());
+        let texts: Vec<_> = warnings.iter().map(Finding::to_string).collect();
+        let text = "fsync is off, so that a crash may forget who holds what: \
+                    ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf()";
+        assert_eq!(texts, [text]);
+        let found = Found {
+            fsync: true,
+            full_page_writes: false,
+            ..found
+        };
+        let warnings = found.warnings(&Table::default());
+        assert!(warnings[0].what.starts_with("full_page_writes is off"));
+        assert_eq!(warnings.len(), 1);
     }
 }

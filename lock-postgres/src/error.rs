@@ -14,8 +14,8 @@ const SQLSTATES: &[(&str, ErrorKind, &str)] = {
     &[
         (
             "08P01",
-            Config,
-            "a pooler or proxy may be in between: connect to the server directly",
+            Unavailable,
+            "a pooler in between refused or ended it: do what its text says, or try again",
         ),
         ("08", Unavailable, "the connection failed: try again"),
         (
@@ -76,7 +76,7 @@ const SQLSTATES: &[(&str, ErrorKind, &str)] = {
         (
             "42501",
             Denied,
-            "a right is missing: grant USAGE on the schema and SELECT, INSERT, UPDATE on the table",
+            "a right is missing: grant USAGE on the schema and SELECT, INSERT, UPDATE on the table, and DELETE for purge",
         ),
         (
             "42P01",
@@ -118,8 +118,8 @@ const SQLSTATES: &[(&str, ErrorKind, &str)] = {
 
 /// A statement that failed, for the caller.
 pub(crate) fn failed(error: sqlx::Error) -> Error {
-    // What we ourselves say of a row.
-    if let sqlx::Error::Decode(what) = &error
+    // What we ourselves say of a row or a value.
+    if let sqlx::Error::Decode(what) | sqlx::Error::Encode(what) = &error
         && let Some(ours) = what.downcast_ref::<Error>()
     {
         return ours.clone();
@@ -169,6 +169,12 @@ pub(crate) fn not_connected(error: sqlx::Error, options: &PgConnectOptions) -> E
     Error::new(kind, text)
         .with_effect(Effect::None)
         .with_source(error)
+}
+
+/// Whether a pooler refused the settings that came with the connection. Some say so by 08P01 (protocol_violation), which
+/// they use for other refusals, too, others by 0A000 (feature_not_supported).
+pub(crate) fn refuses_settings(error: &sqlx::Error) -> bool {
+    database(error).is_some_and(|server| matches!(server.code(), "08P01" | "0A000"))
 }
 
 fn no_tls(server: &str) -> String {

@@ -43,21 +43,51 @@
 //! are not run. The connections are set to `read committed`, to `synchronous_commit = on` and to time limits below
 //! the operation limit.
 //!
-//! A pooler in transaction mode (PgBouncer) between the backend and the server is detected and refused: connect to the
-//! server directly.
+//! # Poolers
+//!
+//! A pooler between the backend and the server may send each transaction to another session. There, prepared statements run
+//! other clients' statements without an error, and settings of a session are lost. So each new connection finds out whether
+//! its settings arrive, by one question. Where a pooler swallows or refuses them, every statement goes as a single message of
+//! the simple protocol, which prepares nothing and brings its settings along, for its own transaction only. All promises
+//! stay, and so do the round trips; the server plans each statement anew. What is put in between while the program runs is
+//! found out by the next connection, and the connections of before end with the switch.
+//!
+//! `lock_pooler=true` in the URL, or [`Builder::pooler`], says so beforehand and spares the finding out, which costs one more
+//! try for each new connection where the pooler refuses settings. `options` in the URL, and `PGOPTIONS`, do not pass a pooler
+//! and are refused there; where the table is not in the role's search path, name its schema by `lock_schema`. Leave room in
+//! the pool: a try that waits for a locked row keeps a session of it.
+//!
+//! - **PgBouncer** 1.18 passes all rules of the family in the modes transaction, statement and session.
+//! - **RDS Proxy** is known to refuse `options` (0A000), **Supabase's pooler** and **pgcat** to swallow them; all of these
+//!   would be found out, but none was tried.
+//! - **Pgpool-II** is said to pass settings on and to keep a client in one session, so that it would count as a direct
+//!   connection. It was not tried: switch its load balancing and its query cache off.
+//! - **Others** may pass settings on to sessions that they then share. We cannot see that: set `lock_pooler=true`.
 //!
 //! # Rights
 //!
-//! `USAGE` on the schema and `SELECT`, `INSERT`, `UPDATE` on the table; `DELETE` for
-//! [`purge`](distlock_api::LockAdmin::purge); `CREATE` on the schema for [`migrate`](distlock_api::LockAdmin::migrate),
-//! and on the database where the schema is missing, too.
+//! A client needs no more than this; the rules of the family pass under a role that has nothing else:
+//!
+//! ```sql
+//! GRANT USAGE ON SCHEMA public TO app;
+//! GRANT SELECT, INSERT, UPDATE ON distlock_locks TO app;
+//! GRANT DELETE ON distlock_locks TO app; -- for purge only
+//! ```
+//!
+//! [`migrate`](distlock_api::LockAdmin::migrate) needs `CREATE` on the schema where the table is missing, and on the database
+//! where the schema is, too; where both are there, it needs none. Who only lists and inspects needs `USAGE` and `SELECT`.
+//!
+//! # Fencing
+//!
+//! A holder that was frozen past the end of its lease can still write when it wakes up. [`fencing`] has what keeps it out of
+//! tables in PostgreSQL.
 //!
 //! # URL
 //!
 //! `postgres://USER:PASSWORD@HOST:PORT/DATABASE?…`, also `postgresql://`, with the parameters `sslmode` (`disable`,
 //! `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `options`,
-//! `host`, `hostaddr`, `port`, `dbname`, `user`, `password`, and our own `lock_table` and `lock_schema`. Others are
-//! refused, not ignored. What is left out comes from `PGHOST`, `PGPASSWORD` and the like, or from `.pgpass`. A Unix
+//! `host`, `hostaddr`, `port`, `dbname`, `user`, `password`, and our own `lock_table`, `lock_schema` and `lock_pooler`
+//! (`true` or `false`). Others are refused, not ignored. What is left out comes from `PGHOST`, `PGPASSWORD` and the like, or from `.pgpass`. A Unix
 //! socket is `postgres:///DATABASE?host=/run/postgresql&user=USER`. An `@` behind the host is refused, because it is most
 //! likely the end of a password that should have been percent-encoded: where one is meant, write `%40`.
 //!
@@ -76,11 +106,15 @@ mod backend;
 mod builder;
 mod check;
 mod error;
+pub mod fencing;
 mod schema;
 mod server;
+mod session;
 mod statements;
 mod url;
+mod value;
 
 pub use backend::PostgresBackend;
 pub use builder::Builder;
+pub use fencing::Fences;
 pub use schema::{Table, schema_sql};

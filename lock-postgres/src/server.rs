@@ -7,22 +7,22 @@ use std::time::Duration;
 use distlock_api::clock;
 use distlock_api::connections::Connections;
 use distlock_api::exchange::{Answered, Exchange, Failed, Lane};
-use distlock_api::{Effect, Error, ErrorKind, Result};
+use distlock_api::{Effect, Error, ErrorKind, Findings, Result};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use crate::check;
 use crate::error;
 use crate::schema::Table;
+use crate::session::{Entrance, Session};
 use crate::statements::{Request, Statements};
 
 /// The server as the backend sees it.
 pub(crate) struct Server {
-    options: PgConnectOptions,
+    entrance: Entrance,
     limit: Duration,
     table: Table,
     statements: Statements,
-    connections: Connections<PgConnection>,
+    connections: Connections<Session>,
     /// The store was found usable. Only success is remembered.
     checked: AtomicBool,
 }
@@ -33,9 +33,10 @@ impl Server {
         table: Table,
         limit: Duration,
         max_connections: usize,
+        pooler: Option<bool>,
     ) -> Self {
         Self {
-            options: session(options, limit),
+            entrance: Entrance::new(options, limit, pooler),
             limit,
             statements: Statements::new(&table),
             table,
@@ -52,6 +53,11 @@ impl Server {
         &self.table
     }
 
+    /// What there is to find fault with.
+    pub(crate) async fn check(&self, session: &mut Session) -> sqlx::Result<Findings> {
+        check::check(session, &self.statements, &self.table).await
+    }
+
     /// Opens a connection for later, so that a wrong address or password is found now.
     pub(crate) async fn warm_up(&self) -> Result<()> {
         let limit = self.connect_limit();
@@ -60,24 +66,20 @@ impl Server {
         Ok(())
     }
 
-    /// A new connection that belongs to the caller.
-    pub(crate) async fn connect(&self) -> Result<PgConnection> {
+    /// A new session that belongs to the caller.
+    pub(crate) async fn connect(&self) -> Result<Session> {
         self.open(self.connect_limit()).await
     }
 
-    async fn open(&self, limit: Duration) -> Result<PgConnection> {
-        let connecting = PgConnection::connect_with(&self.options);
-        match clock::timeout(limit, connecting).await {
-            Some(Ok(connection)) => Ok(connection),
-            Some(Err(error)) => Err(error::not_connected(error, &self.options)),
-            None => {
-                let text = format!(
-                    "{} does not answer within {limit:.1?}: check host, port and network",
-                    error::place(&self.options)
-                );
-                Err(Error::new(ErrorKind::Unavailable, text).with_effect(Effect::None))
-            }
-        }
+    async fn open(&self, limit: Duration) -> Result<Session> {
+        let opened = clock::timeout(limit, self.entrance.open()).await;
+        opened.unwrap_or_else(|| {
+            let text = format!(
+                "{} does not answer within {limit:.1?}: check host, port and network",
+                error::place(self.entrance.options())
+            );
+            Err(Error::new(ErrorKind::Unavailable, text).with_effect(Effect::None))
+        })
     }
 
     /// Sends a request until it is answered or no further try makes sense.
@@ -90,12 +92,11 @@ impl Server {
     }
 
     /// The start-up check precedes the first lock statement.
-    async fn ensure_checked(&self, connection: &mut PgConnection) -> Result<(), Failed> {
+    async fn ensure_checked(&self, session: &mut Session) -> Result<(), Failed> {
         if !self.checked.load(Ordering::Acquire) {
-            let checked = check::check(connection, &self.table).await;
-            checked
-                .map_err(error::failed_try)?
-                .map_err(error::complaint)?;
+            let findings = self.check(session).await;
+            let findings = findings.map_err(error::failed_try)?;
+            findings.usable().map_err(error::complaint)?;
             self.checked.store(true, Ordering::Release);
         }
         Ok(())
@@ -114,7 +115,7 @@ struct Asked<'a, R> {
 }
 
 impl<R: Request> Exchange for Asked<'_, R> {
-    type Connection = PgConnection;
+    type Connection = Session;
     type Answer = R::Answer;
 
     fn lane(&self) -> Lane {
@@ -129,47 +130,27 @@ impl<R: Request> Exchange for Asked<'_, R> {
         self.request.patience(self.server.limit)
     }
 
-    async fn open(&self, limit: Duration) -> Result<PgConnection> {
+    async fn open(&self, limit: Duration) -> Result<Session> {
         self.server.open(limit).await
     }
 
-    async fn send(&self, connection: &mut PgConnection) -> Result<R::Answer, Failed> {
+    async fn send(&self, session: &mut Session) -> Result<R::Answer, Failed> {
         if R::CHECKED {
-            self.server.ensure_checked(connection).await?;
+            self.server.ensure_checked(session).await?;
         }
-        let sent = self.request.send(&self.server.statements, connection).await;
+        let sent = self.request.send(&self.server.statements, session).await;
         sent.map_err(error::failed_try)
     }
-}
-
-/// The settings of our own sessions; `options` is the start-up parameter that carries them.
-fn session(options: PgConnectOptions, limit: Duration) -> PgConnectOptions {
-    let millis = |tenths: u32| (limit / 10 * tenths).as_millis().max(1).to_string();
-    let own = match options.get_application_name() {
-        Some(_) => options,
-        None => options.application_name("distlock"),
-    };
-    own.disable_statement_logging()
-        // Never 0: named statements would pile up at the server.
-        .statement_cache_capacity(100)
-        .options([
-            // A pooler that swallows the settings swallows this one, too; the start-up check looks for it.
-            ("distlock.direct", "on"),
-            ("default_transaction_isolation", "read committed"),
-            ("synchronous_commit", "on"),
-            ("lock_timeout", &millis(8)),
-            ("statement_timeout", &millis(9)),
-            ("idle_in_transaction_session_timeout", &millis(10)),
-        ])
 }
 
 /// Without the password, which the options' own `Debug` shows.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = self.entrance.options();
         f.debug_struct("Server")
-            .field("place", &error::place(&self.options))
-            .field("database", &self.options.get_database())
-            .field("user", &self.options.get_username())
+            .field("place", &error::place(options))
+            .field("database", &options.get_database())
+            .field("user", &options.get_username())
             .field("table", &format_args!("{}", self.table))
             .field("connections", &self.connections)
             .finish_non_exhaustive()

@@ -27,8 +27,19 @@ const PARAMETERS: [&str; 17] = [
     "user",
 ];
 
-/// Where to connect, and the table where the URL names one.
-pub(crate) fn parse(text: &str) -> Result<(PgConnectOptions, Option<Table>)> {
+/// What a URL says.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    /// Where to connect.
+    pub(crate) options: PgConnectOptions,
+    /// The table of the locks.
+    pub(crate) table: Option<Table>,
+    /// Whether there is a pooler.
+    pub(crate) pooler: Option<bool>,
+}
+
+/// Reads a URL.
+pub(crate) fn parse(text: &str) -> Result<Parsed> {
     // The text itself may hold a password and is never part of a message.
     let mut url: Url = text.parse().map_err(|error| {
         config(format!(
@@ -55,11 +66,12 @@ pub(crate) fn parse(text: &str) -> Result<(PgConnectOptions, Option<Table>)> {
     if url.host_str().is_some_and(|host| host.contains(',')) {
         return Err(config("the URL names several hosts: name the primary only"));
     }
-    let (mut table, mut schema, mut rest) = (None, None, Vec::new());
+    let (mut table, mut schema, mut pooler, mut rest) = (None, None, None, Vec::new());
     for (key, value) in url.query_pairs() {
         match &*key {
             "lock_table" => set_once(&mut table, "lock_table", value.into_owned())?,
             "lock_schema" => set_once(&mut schema, "lock_schema", value.into_owned())?,
+            "lock_pooler" => set_once(&mut pooler, "lock_pooler", value.into_owned())?,
             known if PARAMETERS.contains(&known) || is_option(known) => {
                 rest.push((key.into_owned(), value.into_owned()));
             }
@@ -93,7 +105,22 @@ pub(crate) fn parse(text: &str) -> Result<(PgConnectOptions, Option<Table>)> {
             })
         }
     };
-    Ok((options, table))
+    let pooler = pooler.as_deref().map(yes_or_no).transpose()?;
+    Ok(Parsed {
+        options,
+        table,
+        pooler,
+    })
+}
+
+fn yes_or_no(text: &str) -> Result<bool> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(config(
+            "the URL's lock_pooler is neither true nor false: write one of them",
+        )),
+    }
 }
 
 /// `options[search_path]=…`: one session setting.
@@ -127,14 +154,16 @@ mod tests {
 
     #[test]
     fn our_own_parameters_do_not_reach_the_driver() {
-        let (options, table) = parse(
-            "postgres://u:p@h:99/db?lock_table=Jobs&sslmode=require&lock_schema=ops&options=-c%20geqo%3Doff",
+        let Parsed { options, table, pooler } = parse(
+            "postgres://u:p@h:99/db?lock_table=Jobs&sslmode=require&lock_schema=ops&options=-c%20geqo%3Doff&lock_pooler=true",
         )
         .unwrap();
         assert_eq!(table.unwrap().to_string(), r#""ops"."Jobs""#);
+        assert_eq!(pooler, Some(true));
         assert_eq!((options.get_host(), options.get_port()), ("h", 99));
         assert_eq!(options.get_options(), Some("-c geqo=off"));
-        assert!(parse("postgresql://h/db").unwrap().1.is_none());
+        let plain = parse("postgresql://h/db").unwrap();
+        assert!(plain.table.is_none() && plain.pooler.is_none());
     }
 
     #[test]
@@ -163,6 +192,10 @@ mod tests {
             ("postgres://u:canary@h/db?sslmode=yes", "bad part"),
             ("postgres://u:canary@h/db?port=x", "bad part"),
             ("postgres://u:canary@h/db?lock_table=", "is empty"),
+            (
+                "postgres://u:canary@h/db?lock_pooler=cana",
+                "neither true nor",
+            ),
             (
                 "postgres://u:canary@h/db?lock_table=a&lock_table=b",
                 "more than once",

@@ -120,7 +120,7 @@ async fn a_missing_table_says_how_to_make_it() {
     let lock = renewal[0].as_ref().unwrap_err().lock_name();
     assert_eq!(lock, Some("job"));
     for error in [
-        backend.check().await.unwrap_err(),
+        common::fault(&backend).await,
         backend.try_acquire(&request("job")).await.unwrap_err(),
         backend
             .release(&request("job").lease_id(), LEASE)
@@ -224,7 +224,7 @@ async fn a_server_that_takes_no_writes_is_read_only_and_recovers() {
         .await;
     let backend = store.builder().for_options(options).unwrap();
     for error in [
-        backend.check().await.unwrap_err(),
+        common::fault(&backend).await,
         backend.migrate().await.unwrap_err(),
         backend.try_acquire(&request("job")).await.unwrap_err(),
     ] {

@@ -1,4 +1,4 @@
-//! Lost answers, sessions that end in mid-statement, and poolers.
+//! Lost answers, and sessions that end in mid-statement.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
@@ -11,8 +11,6 @@ use distlock_api::{
     Attempt, Effect, ErrorKind, ForceRelease, LockAdmin, LockBackend, Release, Renewal, clock,
 };
 use distlock_postgres::PostgresBackend;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
 
 /// A backend whose connection is kept and good, until the proxy is told otherwise.
 async fn behind_proxy(store: &Store) -> (Proxy, PostgresBackend) {
@@ -200,46 +198,4 @@ async fn a_new_session_that_is_ended_in_mid_statement_leaves_the_effect_unknown(
     );
     store.run("ROLLBACK").await;
     store.close().await;
-}
-
-#[tokio::test]
-async fn a_pooler_that_swallows_session_settings_is_refused() {
-    let store = Store::new("swallows").await;
-    let proxy = Proxy::new().await;
-    proxy.drop_options();
-    let backend = store.builder().for_options(proxy.options.clone()).unwrap();
-    let error = backend.try_acquire(&request("job")).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.effect()),
-        (ErrorKind::Config, Effect::None),
-        "{error}"
-    );
-    assert!(
-        error.to_string().contains("connect to the server directly"),
-        "{error}"
-    );
-    store.close().await;
-}
-
-#[tokio::test]
-async fn a_pooler_that_refuses_session_settings_is_named() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        let (mut client, _) = listener.accept().await.unwrap();
-        // What PgBouncer answers.
-        let fields = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: options\0\0";
-        let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
-        let answer = [b"E".as_slice(), &length, fields].concat();
-        client.write_all(&answer).await.unwrap();
-        std::future::pending::<()>().await;
-    });
-    let url = format!("postgres://u:canary@127.0.0.1:{port}/db?sslmode=disable");
-    let error = PostgresBackend::connect(&url).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.effect()),
-        (ErrorKind::Config, Effect::None),
-        "{error}"
-    );
-    assert!(error.to_string().contains("a pooler"), "{error}");
 }

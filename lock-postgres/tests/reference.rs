@@ -10,6 +10,7 @@ use distlock_api::{
     AcquireRequest, Attempt, FencingToken, ForceRelease, Held, LeaseId, LockAdmin, LockBackend,
     MemoryBackend, Token,
 };
+use distlock_postgres::PostgresBackend;
 
 /// Times are whole hours, and compared by the nearest hour: what passes meanwhile makes no difference.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -94,19 +95,31 @@ async fn records(backend: &dyn LockAdmin) -> String {
 #[tokio::test]
 async fn random_calls_get_the_answers_of_the_reference() {
     let store = Store::new("reference").await;
-    let (postgres, memory) = (store.backend(), MemoryBackend::new());
+    compare(&store.backend()).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn random_calls_get_them_through_a_pooler_too() {
+    let store = Store::new("pooled").await;
+    let backend = store.builder().for_options(common::pooler_options());
+    compare(&backend.unwrap()).await;
+    store.close().await;
+}
+
+async fn compare(postgres: &PostgresBackend) {
+    let memory = MemoryBackend::new();
     let (mut one, mut other) = (Dice(7), Dice(7));
     for number in 0..2000 {
-        let ours = step(&postgres, &mut one).await;
+        let ours = step(postgres, &mut one).await;
         let theirs = step(&memory, &mut other).await;
         assert_eq!(ours, theirs, "step {number}");
         assert_eq!(
-            records(&postgres).await,
+            records(postgres).await,
             records(&memory).await,
             "after step {number}"
         );
     }
-    store.close().await;
 }
 
 #[tokio::test]

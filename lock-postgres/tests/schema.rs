@@ -67,7 +67,7 @@ async fn a_missing_schema_is_made_too() {
             .for_options(options())
             .unwrap()
     };
-    let error = backend().check().await.unwrap_err();
+    let error = common::fault(&backend()).await;
     assert_eq!(error.kind(), ErrorKind::SchemaMissing, "{error}");
     migrate_by_eight([(); 8].map(|()| backend())).await;
     acquire(&backend(), "job").await;
@@ -182,7 +182,7 @@ async fn a_table_that_does_not_fit_is_refused_with_the_fix() {
         store.run(change).await;
         let backend = store.backend();
         for error in [
-            backend.check().await.unwrap_err(),
+            common::fault(&backend).await,
             backend.migrate().await.unwrap_err(),
             backend.try_acquire(&request("job")).await.unwrap_err(),
         ] {

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use distlock_api::exchange::Answered;
 use distlock_api::{
     Error, FencingToken, Findings, ForceRelease, LockAdmin, LockName, LockRecord, LockState,
     Operation, Result,
@@ -21,28 +22,25 @@ const UNKNOWN_OWNER: &str = "unknown";
 
 #[async_trait]
 impl LockAdmin for RedisBackend {
-    /// Runs each command that locks need on a key that is no lock's, `lock:{}`, and deletes it.
+    /// Runs each command that locks need on a key that is no lock's, `lock:{}`, deletes it, and reads INFO.
+    ///
+    /// Keys that hold something else than locks are not looked for, which would take all keys of the database: the lock
+    /// call that meets one names it.
     async fn check(&self) -> Result<Findings> {
-        let check = self.rehearse().await;
-        check
-            .map(|()| Findings::default())
-            .map_err(|e| e.during(NAME, Operation::Check))
+        let findings = self.look().await;
+        findings.map_err(|e| e.during(NAME, Operation::Check))
     }
 
-    /// Nothing is to be made in Redis; it only [checks](Self::check).
+    /// Nothing is to be made in Redis; it only looks for what a [check](Self::check) calls a fault.
     async fn migrate(&self) -> Result<()> {
-        let check = self.rehearse().await;
-        check.map_err(|e| e.during(NAME, Operation::Migrate))
+        let usable = self.look().await.and_then(Findings::usable);
+        usable.map_err(|e| e.during(NAME, Operation::Migrate))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockRecord>> {
-        let inspect = async {
-            let (value, _) = self.ask(self.call(name, &INSPECT)).await?;
-            record(name, value)
-        };
-        inspect
-            .await
-            .map_err(|e: Error| e.during(NAME, Operation::Inspect).on(name))
+        let inspected = self.ask(self.call(name, &INSPECT), |value| record(name, value));
+        let inspected = inspected.await.map(|answered| answered.answer);
+        inspected.map_err(|e| e.during(NAME, Operation::Inspect).on(name))
     }
 
     /// Looks through all keys of the database by SCAN; each record is read at a moment of its own.
@@ -67,21 +65,13 @@ impl LockAdmin for RedisBackend {
         name: &LockName,
         only_if: Option<FencingToken>,
     ) -> Result<ForceRelease> {
-        let force_release = async {
-            let mut call = self.call(name, &FORCE_RELEASE);
-            if let Some(fence) = only_if {
-                call = call.arg(fence.to_string());
-            }
-            let (value, doubt) = self.ask(call).await?;
-            match (forced(value)?, doubt) {
-                // Perhaps the first try freed it.
-                (ForceRelease::NotHeld, Some(doubt)) => Err(doubt),
-                (answer, _) => Ok(answer),
-            }
-        };
-        force_release
-            .await
-            .map_err(|e: Error| e.during(NAME, Operation::ForceRelease).on(name))
+        let mut call = self.call(name, &FORCE_RELEASE);
+        if let Some(fence) = only_if {
+            call = call.arg(fence.to_string());
+        }
+        let answered = self.ask(call, forced).await;
+        let outcome = answered.and_then(Answered::<ForceRelease>::decided);
+        outcome.map_err(|e| e.during(NAME, Operation::ForceRelease).on(name))
     }
 
     /// Deletes nothing: keys go by themselves. A lock goes at the end of its lease, its fencing counter two days later
@@ -100,8 +90,7 @@ impl RedisBackend {
             let call = Call::without_key(&LIST)
                 .arg(cursor)
                 .arg(self.prefix.pattern());
-            let (value, _) = self.ask(call).await?;
-            let (next, keys) = page(value)?;
+            let (next, keys) = self.ask(call, page).await?.answer;
             names.extend(keys.iter().filter_map(|key| self.prefix.name(key)));
             if next == b"0" {
                 return Ok(names);

@@ -2,8 +2,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use distlock_api::exchange::Answered;
 use distlock_api::{
-    AcquireRequest, Attempt, Capabilities, Effect, Error, ErrorKind, FencingToken, Held, LeaseId,
+    AcquireRequest, Attempt, Capabilities, Error, ErrorKind, FencingToken, Held, LeaseId,
     LockBackend, LockName, Operation, Release, Renewal, Result, options,
 };
 use redis::Value;
@@ -14,7 +15,7 @@ use crate::connection::Source;
 use crate::error;
 use crate::keys::Prefix;
 use crate::server::Server;
-use crate::statements::{ACQUIRE, CHECK, Call, RELEASE, RENEW};
+use crate::statements::{ACQUIRE, Call, RELEASE, RENEW};
 use crate::value::{self, Holder};
 
 pub(crate) const NAME: &str = "redis";
@@ -104,11 +105,18 @@ impl RedisBackend {
         Call::on(self.prefix.lock_key(name), statement)
     }
 
-    /// The answer to one call, and why it was sent twice, if it was.
-    pub(crate) async fn ask(&self, call: Call) -> Result<(Value, Option<Error>)> {
-        let answers = self.server.run(&[call]).await?;
-        let value = answers.values.into_iter().next();
-        Ok((value.unwrap_or(Ok(Value::Nil))?, answers.doubt))
+    /// The answer to one call, as `read` understands it.
+    pub(crate) async fn ask<T>(
+        &self,
+        call: Call,
+        read: impl FnOnce(Value) -> Result<T>,
+    ) -> Result<Answered<T>> {
+        let Answered { answer, doubt } = self.server.run(&[call]).await?;
+        let value = answer.into_iter().next().unwrap_or(Ok(Value::Nil))?;
+        Ok(Answered {
+            answer: read(value)?,
+            doubt,
+        })
     }
 
     /// The answers to many calls that may be repeated.
@@ -116,26 +124,19 @@ impl RedisBackend {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.server.run(calls).await?.values)
+        Ok(self.server.run(calls).await?.answer)
     }
 
-    /// Whether the server takes all that locks need, tried on a key that is no lock's.
-    pub(crate) async fn rehearse(&self) -> Result<()> {
-        let call = Call::on(self.prefix.spare_key(), &CHECK);
-        let checked = self.ask(call).await;
-        checked.map(|_| ()).map_err(|e| e.with_effect(Effect::None))
-    }
-
-    async fn rehearse_once(&self) -> Result<()> {
+    async fn look_once(&self) -> Result<()> {
         if !self.checked.load(Ordering::Relaxed) {
-            self.rehearse().await?;
+            self.look().await?.usable()?;
             self.checked.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        self.rehearse_once().await?;
+        self.look_once().await?;
         let mut call = self
             .call(&request.name, &ACQUIRE)
             .arg(value::held(request.token, &request.owner))
@@ -143,13 +144,7 @@ impl RedisBackend {
         if let Some(tick) = request.tick {
             call = call.arg(value::tick(tick));
         }
-        let (value, doubt) = self.ask(call).await?;
-        match (granted_or_refused(value)?, doubt) {
-            (granted @ Attempt::Acquired { .. }, _) => Ok(granted),
-            (refused, None) => Ok(refused),
-            // The first request may still be under way, and take the lock for nobody.
-            (_, Some(doubt)) => Err(doubt),
-        }
+        self.ask(call, granted_or_refused).await?.decided()
     }
 
     async fn renew_all(&self, leases: &[(LeaseId, Duration)]) -> Result<Vec<Result<Renewal>>> {
@@ -172,13 +167,11 @@ impl RedisBackend {
             .call(&lease.name, &RELEASE)
             .arg(value::token(lease.token))
             .arg(millis(linger));
-        let (value, doubt) = self.ask(call).await?;
-        match (done_or_held_by(value)?, doubt) {
-            (Ok(()), _) => Ok(Release::Released),
-            (Err(by), None) => Ok(Release::NotHeld { by }),
-            // Perhaps the first try released it.
-            (Err(_), Some(doubt)) => Err(doubt),
-        }
+        let release = |value| match done_or_held_by(value)? {
+            Ok(()) => Ok(Release::Released),
+            Err(by) => Ok(Release::NotHeld { by }),
+        };
+        self.ask(call, release).await?.decided()
     }
 }
 

@@ -4,133 +4,58 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_api::{Effect, Error, ErrorKind, Result};
+use distlock_api::{Effect, Error, ErrorKind, Finding, Result};
 use redis::{RedisError, ServerError, Value};
 
-/// The server's error codes: what kind each is, and what to do about it.
+/// What an error of the server means: its code or a part of its text, its kind, what is wrong, and what to do about it.
+type Line = (&'static str, ErrorKind, &'static str, &'static str);
+
+/// The server's error codes.
 ///
 /// The server refuses all of these before it changes anything, or the script undoes what it did: effect none.
-const CODES: &[(&str, ErrorKind, &str)] = {
+#[rustfmt::skip]
+const CODES: &[Line] = {
     use ErrorKind::{Config, Denied, ReadOnly, Unavailable};
+    const CLUSTER: &str = "the server is a part of a cluster, which this backend does not follow";
+    const PROXY: &str = "connect through a cluster proxy, or give the locks a server of their own";
     &[
-        ("NOAUTH", Denied, "the server wants a password: give it one"),
-        ("WRONGPASS", Denied, "the user or the password is wrong"),
-        ("NOPERM", Denied, "the user lacks a right: grant it"),
-        ("DENIED", Denied, "the server takes no clients from here"),
-        (
-            "READONLY",
-            ReadOnly,
-            "the server is a replica: use the primary",
-        ),
-        (
-            "LOADING",
-            Unavailable,
-            "the server is loading its data: try again later",
-        ),
-        (
-            "BUSY",
-            Unavailable,
-            "the server is running somebody's slow script: try again later",
-        ),
-        ("MASTERDOWN", Unavailable, "the server has lost its primary"),
-        ("CLUSTERDOWN", Unavailable, "the cluster is down"),
-        (
-            "TRYAGAIN",
-            Unavailable,
-            "the cluster is moving keys: try again later",
-        ),
-        (
-            "OOM",
-            Unavailable,
-            "the server is out of memory: raise maxmemory",
-        ),
-        (
-            "MISCONF",
-            Unavailable,
-            "the server cannot save its data, and takes no writes: see its log",
-        ),
-        (
-            "NOREPLICAS",
-            Unavailable,
-            "the server misses replicas, and takes no writes",
-        ),
-        (
-            "NOSCRIPT",
-            Unavailable,
-            "the server forgot a script at once: try again",
-        ),
-        (
-            "MOVED",
-            Config,
-            "the server is a part of a cluster, which this backend does not follow",
-        ),
-        (
-            "ASK",
-            Config,
-            "the server is a part of a cluster, which this backend does not follow",
-        ),
-        (
-            "CROSSSLOT",
-            Config,
-            "the server is a part of a cluster, which this backend does not follow",
-        ),
-        (
-            "WRONGTYPE",
-            Config,
-            "the key holds something that is no lock: delete it, or set another lock_prefix",
-        ),
+        ("NOAUTH", Denied, "the server wants a password", "give it one"),
+        ("WRONGPASS", Denied, "the user or the password is wrong", "correct them"),
+        ("NOPERM", Denied, "the user lacks a right", "grant it"),
+        ("DENIED", Denied, "the server takes no clients from here", "set its protected-mode, bind and password"),
+        ("READONLY", ReadOnly, "the server is a replica", "use the primary"),
+        ("LOADING", Unavailable, "the server is loading its data", "try again later"),
+        ("BUSY", Unavailable, "the server is running somebody's slow script", "try again later"),
+        ("MASTERDOWN", Unavailable, "the server has lost its primary", "use the primary"),
+        ("CLUSTERDOWN", Unavailable, "the cluster is down", "see CLUSTER INFO"),
+        ("TRYAGAIN", Unavailable, "the cluster is moving keys", "try again later"),
+        ("OOM", Unavailable, "the server is out of memory", "raise maxmemory"),
+        ("MISCONF", Unavailable, "the server cannot save its data, and takes no writes", "see its log"),
+        ("NOREPLICAS", Unavailable, "the server misses replicas, and takes no writes", "start them, or lower min-replicas-to-write"),
+        ("NOSCRIPT", Unavailable, "the server forgot a script at once", "try again"),
+        ("MOVED", Config, CLUSTER, PROXY),
+        ("ASK", Config, CLUSTER, PROXY),
+        ("CROSSSLOT", Config, CLUSTER, PROXY),
+        ("WRONGTYPE", Config, "the key holds something that is no lock", "delete it, or set another lock_prefix"),
     ]
 };
 
 /// Errors without a code of their own, by a part of their text.
-const TEXTS: &[(&str, ErrorKind, &str)] = {
+#[rustfmt::skip]
+const TEXTS: &[Line] = {
     use ErrorKind::{Config, Denied, Unavailable};
+    const LACKS: (&str, &str) = ("the server lacks a command that locks need", "enable it, or use another server");
     &[
-        (
-            "max number of clients",
-            Unavailable,
-            "the server has too many clients: raise maxclients",
-        ),
-        (
-            "user executing the script can't",
-            Denied,
-            "the user lacks a right: grant it",
-        ),
-        (
-            "ACL failure in script",
-            Denied,
-            "the user lacks a right: grant it",
-        ),
-        (
-            "AUTH <password> called without any password",
-            Denied,
-            "the server has no password set: leave it out",
-        ),
-        (
-            "unknown command",
-            Config,
-            "the server lacks a command that locks need",
-        ),
-        (
-            "DB index is out of range",
-            Config,
-            "the server has no such database number",
-        ),
-        (
-            "SELECT is not allowed",
-            Config,
-            "the server has no database numbers: leave it out",
-        ),
-        (
-            "value is not an integer",
-            Config,
-            "the key beside the lock is no counter: delete it, or set another lock_prefix",
-        ),
-        (
-            "protocol version",
-            Config,
-            "the server lacks this protocol version: use another",
-        ),
+        ("max number of clients", Unavailable, "the server has too many clients", "raise maxclients"),
+        ("user executing the script can't", Denied, "the user lacks a right", "grant it"),
+        ("ACL failure in script", Denied, "the user lacks a right", "grant it"),
+        ("AUTH <password> called without any password", Denied, "the server has no password set", "leave it out"),
+        ("unknown command", Config, LACKS.0, LACKS.1),
+        ("command called from script", Config, LACKS.0, LACKS.1),
+        ("DB index is out of range", Config, "the server has no such database number", "choose a smaller one"),
+        ("SELECT is not allowed", Config, "the server has no database numbers", "leave it out"),
+        ("value is not an integer", Config, "the key beside the lock is no counter", "delete it, or set another lock_prefix"),
+        ("protocol version", Config, "the server lacks this protocol version", "use another"),
     ]
 };
 
@@ -157,15 +82,34 @@ fn said(text: &str, key: Option<&str>) -> Error {
     let key = key.map_or_else(String::new, |key| {
         format!(" (key \"{}\")", key.escape_debug())
     });
-    match known(text) {
-        Some((kind, advice)) => {
-            Error::new(kind, format!("{advice}{key}: {text}")).with_effect(Effect::None)
+    let error = match known(text) {
+        Some((_, kind, what, fix)) => {
+            Error::new(*kind, format!("{what}: {fix}{key}")).with_effect(Effect::None)
         }
         None => Error::new(
             ErrorKind::Unexpected,
-            format!("the server answered with an error{key}: {text}"),
+            format!("the server answered with an error{key}"),
+        ),
+    };
+    error.with_source(text.to_owned())
+}
+
+/// What a check makes of an error of the server.
+pub(crate) fn fault(text: &str) -> Finding {
+    let text = without_place(text);
+    match known(text) {
+        Some((_, kind, what, fix)) => Finding::fault(*kind, format!("{what} ({text})"), *fix),
+        None => Finding::fault(
+            ErrorKind::Unexpected,
+            format!("the server answers with an error ({text})"),
+            "see its log",
         ),
     }
+}
+
+/// What kind of error it is, if anybody knows.
+pub(crate) fn kind(text: &str) -> Option<ErrorKind> {
+    known(text).map(|(_, kind, ..)| *kind)
 }
 
 /// Redis 7 appends the digest and the line of the script: ` script: 0a1b…, on @user_script:7.`
@@ -177,7 +121,7 @@ fn without_place(text: &str) -> &str {
     }
 }
 
-fn known(text: &str) -> Option<(ErrorKind, &'static str)> {
+fn known(text: &str) -> Option<&'static Line> {
     let mut words = text.split(|c: char| !c.is_ascii_alphabetic());
     let code = |word: &str| CODES.iter().find(|(code, ..)| *code == word);
     // Before Redis 7 an error inside a script had its code in the middle of the text.
@@ -185,9 +129,7 @@ fn known(text: &str) -> Option<(ErrorKind, &'static str)> {
         true => words.find_map(code),
         false => words.next().and_then(code),
     };
-    let of_text = || TEXTS.iter().find(|(part, ..)| text.contains(part));
-    let (_, kind, advice) = of_code.or_else(of_text)?;
-    Some((*kind, advice))
+    of_code.or_else(|| TEXTS.iter().find(|(part, ..)| text.contains(part)))
 }
 
 /// A connection to this server could not be opened: nothing was sent on it.
@@ -296,7 +238,7 @@ mod tests {
 
     #[test]
     fn waiting_helps_only_where_the_server_is_unavailable() {
-        for (code, kind, _) in CODES {
+        for (code, kind, ..) in CODES {
             let retryable = said(code, None).is_retryable();
             assert_eq!(retryable, *kind == ErrorKind::Unavailable, "{code}");
         }
@@ -314,7 +256,10 @@ mod tests {
             "ERR ACL failure in script: User u may not run 'set' script: 0ab1, on @user_script:7.";
         let error = said(text, None);
         assert_eq!(error.kind(), ErrorKind::Denied);
-        assert!(error.message().ends_with("may not run 'set'"), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "the user lacks a right: grant it: ERR ACL failure in script: User u may not run 'set' (denied)"
+        );
     }
 
     #[test]

@@ -57,6 +57,16 @@ impl Prefix {
 
     /// The glob pattern of all keys that [`name`](Self::name) may know.
     pub(crate) fn pattern(&self) -> String {
+        self.escaped() + "{*"
+    }
+
+    /// The key pattern of the rights that locks need.
+    pub(crate) fn rights(&self) -> String {
+        format!("~{}*", self.escaped())
+    }
+
+    /// For a glob pattern.
+    fn escaped(&self) -> String {
         let mut pattern = String::new();
         for c in self.0.chars() {
             if matches!(c, '\\' | '*' | '?' | '[' | ']') {
@@ -64,7 +74,7 @@ impl Prefix {
             }
             pattern.push(c);
         }
-        pattern + "{*"
+        pattern
     }
 
     /// The lock that a key belongs to; `None` for keys of others.
@@ -158,9 +168,8 @@ mod tests {
             assert_eq!(Prefix::new(prefix).unwrap_err().kind(), ErrorKind::Config);
         }
         assert!(Prefix::new(&"x".repeat(64)).is_ok());
-        assert_eq!(
-            Prefix::new(r"a*[b]?\").unwrap().pattern(),
-            r"a\*\[b\]\?\\{*"
-        );
+        let prefix = Prefix::new(r"a*[b]?\").unwrap();
+        assert_eq!(prefix.pattern(), r"a\*\[b\]\?\\{*");
+        assert_eq!(prefix.rights(), r"~a\*\[b\]\?\\*");
     }
 }

@@ -27,8 +27,11 @@
 //! promotes a replica that lags behind, where it restarts without persistence (or with `appendfsync everysec`, up to a
 //! second of it), where `maxmemory-policy` is one of `allkeys-*` or `volatile-*` and memory runs out, and at FLUSHALL;
 //! and a step of its wall clock ends leases early or late. Two may then hold a lock. Fencing tokens still grow through
-//! all of this, unless the server's clock is by then behind the last token: let the resource check them. Set
-//! `maxmemory-policy noeviction` on a server that holds locks.
+//! all of this, unless the server's clock is by then behind the last token: let the resource check them.
+//!
+//! Set `appendonly yes` and `maxmemory-policy noeviction` on a server that holds locks; its check warns of others. It
+//! does not warn of replicas, which make a failover possible in the first place: `min-replicas-to-write` and
+//! `min-replicas-max-lag` bound how much one can forget, and do not end it.
 //!
 //! # Keys
 //!
@@ -45,15 +48,30 @@
 //! # Rights
 //!
 //! `ACL SETUSER locks on >secret ~lock:* +evalsha +eval +set +get +del +incr +incrby +pttl +pexpire +pexpireat
-//! +pexpiretime +time`, and `+scan` for lists. Redis 6.2 has no `+pexpiretime`. `+select` if the database is not 0;
-//! without `+info` a writable replica is not told from a primary. The first acquire tries all of these on the key
-//! `lock:{}`, which is no lock's.
+//! +pexpiretime +time +info +scan`
+//!
+//! - Redis 6.2 has no `+pexpiretime`; where it is denied, each grant works around it and leaves a line in the ACL log.
+//! - `+info` shows whether the server is a replica that was made writable, throws keys away or forgets them in a crash.
+//!   Without it the check cannot tell, and says so.
+//! - `+scan` is for lists only.
+//! - `+select` is needed if the database is not 0.
+//! - `+ping` keeps the ACL log free of the one PING of a new connection, whose refusal is answer enough.
+//!
+//! The first acquire and the check try all of these but `scan` on the key `lock:{}`, which is no lock's. What is missing
+//! is told with the `ACL SETUSER` that grants it.
+//!
+//! # The resource
+//!
+//! A lease can end while its holder is frozen, and no lock keeps what the holder sends then from arriving. The fencing
+//! token does, where the resource refuses smaller ones: [`FencedScript`] makes a write to Redis do so.
 
 mod admin;
 mod backend;
 mod builder;
+mod check;
 mod connection;
 mod error;
+mod fencing;
 mod keys;
 mod server;
 mod statements;
@@ -62,4 +80,5 @@ mod value;
 
 pub use backend::RedisBackend;
 pub use builder::RedisBackendBuilder;
+pub use fencing::{FencedCall, FencedScript};
 pub use {deadpool_redis, redis};

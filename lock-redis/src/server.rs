@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use distlock_api::{Effect, Error, ErrorKind, Result, clock};
+use distlock_api::exchange::{Answered, Doubt};
+use distlock_api::{Effect, Error, ErrorKind, Findings, Result, Severity, clock};
 use redis::Value;
 
 use crate::connection::{Connection, Source};
@@ -19,12 +20,8 @@ pub(crate) struct Server {
     opening: tokio::sync::Mutex<()>,
 }
 
-/// The answers to several calls, in their order.
-pub(crate) struct Answers {
-    pub(crate) values: Vec<Result<Value>>,
-    /// Why the calls were sent twice: the first time they may have been done, too.
-    pub(crate) doubt: Option<Error>,
-}
+/// The answers to several calls, in their order. The doubt is about all of them.
+pub(crate) type Answers = Answered<Vec<Result<Value>>>;
 
 impl Server {
     /// `limit` is what a call may take, for the connecting and for the answer.
@@ -39,6 +36,17 @@ impl Server {
 
     pub(crate) fn limit(&self) -> Duration {
         self.limit
+    }
+
+    /// Whose rights count, where that is known.
+    pub(crate) fn user(&self) -> Option<&str> {
+        match &self.source {
+            Source::Client(client) => {
+                let settings = client.get_connection_info().redis_settings();
+                Some(settings.username().unwrap_or("default"))
+            }
+            Source::Pool(_) | Source::Given(_) => None,
+        }
     }
 
     pub(crate) fn has_own_connections(&self) -> bool {
@@ -59,8 +67,8 @@ impl Server {
     pub(crate) async fn run(&self, calls: &[Call]) -> Result<Answers> {
         let (connection, fresh) = self.connection().await?;
         match self.send(&connection, calls).await {
-            Ok(values) => Ok(Answers {
-                values,
+            Ok(answer) => Ok(Answers {
+                answer,
                 doubt: None,
             }),
             Err(first) if fresh || first.kind() == ErrorKind::Timeout => Err(first),
@@ -70,10 +78,14 @@ impl Server {
                     let (connection, _) = self.connection().await?;
                     self.send(&connection, calls).await
                 };
-                let values = again.await.map_err(|e| e.with_effect(Effect::Unknown))?;
+                let answer = again.await.map_err(|e| e.with_effect(Effect::Unknown))?;
                 Ok(Answers {
-                    values,
-                    doubt: Some(first),
+                    answer,
+                    doubt: Some(Doubt {
+                        error: first,
+                        // It was sent, and no answer came.
+                        may_still_run: true,
+                    }),
                 })
             }
         }
@@ -85,7 +97,7 @@ impl Server {
         calls: &[Call],
     ) -> Result<Vec<Result<Value>>> {
         let sent = async {
-            let mut values = connection.ask(calls.iter().map(Call::by_digest)).await?;
+            let mut values = connection.ask(calls.iter().map(Call::first_try)).await?;
             let unknown: Vec<usize> = (0..calls.len())
                 .filter(|i| is_unknown_script(&values[*i]))
                 .collect();
@@ -111,10 +123,19 @@ impl Server {
             .zip(calls)
             .map(|(value, call)| error::answer(value, call.key()))
             .collect();
-        if results.iter().any(is_wrong_server) {
+        let errors = results.iter().filter_map(|result| result.as_ref().err());
+        if errors.map(Error::kind).any(is_wrong_server) {
             self.forget(connection);
         }
         Ok(results)
+    }
+
+    /// Lets the next call open another connection, if the server may be the wrong one for what was found.
+    pub(crate) fn judge(&self, findings: &Findings) {
+        let mut faults = findings.iter().filter(|f| f.severity == Severity::Fault);
+        if faults.any(|fault| is_wrong_server(fault.kind)) {
+            *self.kept() = None;
+        }
     }
 
     fn no_answer(&self, error: &redis::RedisError) -> Error {
@@ -173,9 +194,8 @@ fn is_unknown_script(value: &Value) -> bool {
 }
 
 /// After a failover or a change of passwords the address may lead to a better server.
-fn is_wrong_server(result: &Result<Value>) -> bool {
-    let kind = result.as_ref().err().map(Error::kind);
-    matches!(kind, Some(ErrorKind::ReadOnly | ErrorKind::Denied))
+fn is_wrong_server(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ReadOnly | ErrorKind::Denied)
 }
 
 impl fmt::Debug for Server {

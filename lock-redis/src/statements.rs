@@ -43,6 +43,7 @@ pub(crate) struct Call {
     statement: &'static Statement,
     key: Option<String>,
     arguments: Vec<Vec<u8>>,
+    in_full: bool,
 }
 
 impl Call {
@@ -51,6 +52,7 @@ impl Call {
             statement,
             key: Some(key),
             arguments: Vec::new(),
+            in_full: false,
         }
     }
 
@@ -59,6 +61,7 @@ impl Call {
             statement,
             key: None,
             arguments: Vec::new(),
+            in_full: false,
         }
     }
 
@@ -67,9 +70,22 @@ impl Call {
         self
     }
 
+    /// Sends the text at once, without a try whether the server knows it.
+    pub(crate) fn in_full(mut self) -> Self {
+        self.in_full = true;
+        self
+    }
+
     /// The key that the call is about, for errors.
     pub(crate) fn key(&self) -> Option<&str> {
         self.key.as_deref()
+    }
+
+    pub(crate) fn first_try(&self) -> Cmd {
+        match self.in_full {
+            true => self.by_text(),
+            false => self.by_digest(),
+        }
     }
 
     pub(crate) fn by_digest(&self) -> Cmd {

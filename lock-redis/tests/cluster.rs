@@ -17,19 +17,6 @@ async fn cluster_of_one() -> (Server, Space) {
     (server, space)
 }
 
-async fn give_it_all_slots(space: &mut Space) {
-    let mut add = distlock_redis::redis::cmd("CLUSTER");
-    add.arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>());
-    let () = add.query_async(&mut space.raw).await.unwrap();
-    while !space
-        .run::<String>("CLUSTER INFO")
-        .await
-        .contains("cluster_state:ok")
-    {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn the_keys_of_a_lock_share_a_slot() {
     let (_server, mut space) = cluster_of_one().await;
@@ -58,7 +45,7 @@ async fn slot(space: &mut Space, key: &str) -> u16 {
 #[tokio::test]
 async fn a_cluster_runs_all_scripts_on_all_names() {
     let (_server, mut space) = cluster_of_one().await;
-    give_it_all_slots(&mut space).await;
+    common::give_all_slots(&mut space).await;
     let backend = space.client().await;
     for lock in NAMES {
         let mut request = request(lock);

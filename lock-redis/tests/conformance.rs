@@ -1,4 +1,8 @@
-//! The rules that every store is held to.
+//! The rules that every store is held to, under no more rights than the documentation names.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod common;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -8,35 +12,77 @@ use distlock_conformance::{StoreError, Suite};
 use distlock_redis::RedisBackend;
 use distlock_redis::redis::aio::MultiplexedConnection;
 use distlock_redis::redis::{Client, cmd};
+use url::Url;
 
+/// Of users who may use the keys of these rules only.
+const PASSWORD: &str = "conformance";
 const PREFIX: &str = "conformance:";
 const DISPOSABLE: &str = "conformance-disposable:";
 
 fn main() -> ExitCode {
-    let server = given_url().and_then(server);
     Suite::with_admin("redis", || open(PREFIX))
         .forget(forget)
         .flush(|| open(DISPOSABLE), empty)
-        .link(&server.unwrap_or_default(), open_at)
+        .link(&address().unwrap_or_default(), open_at)
+        .server(version)
         .rules_run(102)
         .run()
 }
 
+/// A client whose user may do no more than locks need, on the keys of locks.
 async fn open(prefix: &str) -> Result<RedisBackend, StoreError> {
-    let builder = RedisBackend::builder().prefix(prefix);
-    Ok(builder.connect(&given_url()?).await?)
+    let url = least(prefix).await?;
+    Ok(RedisBackend::builder()
+        .prefix(prefix)
+        .connect(url.as_str())
+        .await?)
+}
+
+/// The URL of a user who may do that.
+async fn least(prefix: &str) -> Result<Url, StoreError> {
+    let mut url = Url::parse(&given_url()?)?;
+    let user = format!("least-{}", prefix.trim_end_matches(':'));
+    let mut admin = connection().await?;
+    let rights = common::documented_rights(&mut admin).await;
+    let mut set_user = cmd("ACL");
+    set_user.arg("SETUSER").arg(&user);
+    set_user.arg(&["reset", "on", &format!(">{PASSWORD}")]);
+    let () = set_user
+        .arg(format!("~{prefix}*"))
+        .arg(rights)
+        .query_async(&mut admin)
+        .await?;
+    let no_url = |()| "the server's URL takes no user";
+    url.set_username(&user).map_err(no_url)?;
+    url.set_password(Some(PASSWORD)).map_err(no_url)?;
+    Ok(url)
+}
+
+async fn version() -> Result<String, StoreError> {
+    let mut connection = connection().await?;
+    let info: String = cmd("INFO").query_async(&mut connection).await?;
+    let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
+    Ok(match (field("valkey_version:"), field("redis_version:")) {
+        (Some(version), _) => format!("Valkey {version}"),
+        (None, Some(version)) => format!("Redis {version}"),
+        (None, None) => return Err("the server does not tell its version".into()),
+    })
 }
 
 /// Where the server is.
-fn server(url: String) -> Result<String, StoreError> {
-    let server = Client::open(url)?;
+fn address() -> Result<String, StoreError> {
+    let server = Client::open(given_url()?)?;
     Ok(server.get_connection_info().addr().to_string())
 }
 
 async fn open_at(address: SocketAddr) -> Result<RedisBackend, StoreError> {
-    let url = given_url()?;
-    let url = url.replace(&server(url.clone())?, &address.to_string());
-    Ok(RedisBackend::builder().prefix(PREFIX).connect(&url).await?)
+    let mut url = least(PREFIX).await?;
+    url.set_ip_host(address.ip()).map_err(|()| "no host")?;
+    url.set_port(Some(address.port())).map_err(|()| "no port")?;
+    Ok(RedisBackend::builder()
+        .prefix(PREFIX)
+        .connect(url.as_str())
+        .await?)
 }
 
 /// Deletes the keys of one lock.

@@ -68,6 +68,24 @@ async fn a_connection_that_died_meanwhile_is_replaced_within_the_call() {
     assert_eq!(released.unwrap(), Release::Released);
 }
 
+/// The first try may be under way still, and take the lock for nobody once it is free.
+#[tokio::test]
+async fn a_refusal_after_a_broken_connection_is_in_doubt() {
+    let server = Server::start(&[]).await;
+    let mut space = Space::at(&server.url()).await;
+    let backend = space.client().await;
+    acquire(&backend, &request("a")).await;
+    kill_others(&mut space).await;
+    let asked = request("a");
+    let error = backend.try_acquire(&asked).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Unavailable, Effect::Unknown)
+    );
+    let settled = backend.try_acquire(&asked).await.unwrap();
+    assert!(matches!(settled, Attempt::Held(_)), "{settled:?}");
+}
+
 /// The first try may have released it, so that "not held" would say too much.
 #[tokio::test]
 async fn a_release_that_finds_nothing_after_a_broken_connection_is_in_doubt() {

@@ -88,10 +88,8 @@ async fn a_replica_is_read_only_until_it_is_promoted() {
             (error.kind(), error.effect()),
             (ErrorKind::ReadOnly, Effect::None)
         );
-        assert_eq!(
-            backend.check().await.unwrap_err().kind(),
-            ErrorKind::ReadOnly
-        );
+        let fault = backend.check().await.unwrap().usable().unwrap_err();
+        assert_eq!(fault.kind(), ErrorKind::ReadOnly);
         assert_eq!(backend.inspect(&name("a")).await.unwrap(), None);
         let () = replica.run("REPLICAOF NO ONE").await;
         acquire(&backend, &request("a")).await;

@@ -7,8 +7,9 @@ mod common;
 use std::time::Duration;
 
 use common::{SECRET, Server, Space, acquire, name, not_acquired, refused, request};
-use distlock_api::{Effect, ErrorKind, LockAdmin, LockBackend, Release};
+use distlock_api::{Effect, ErrorKind, Findings, LockAdmin, LockBackend, Release};
 use distlock_redis::RedisBackend;
+use distlock_redis::redis::Value;
 
 #[tokio::test]
 async fn a_wrong_password_is_denied() {
@@ -39,89 +40,95 @@ async fn debug_shows_no_password() {
     );
 }
 
-/// (U7)
+/// Each is needed, for locks or for what the documentation says (U7).
 #[tokio::test]
-async fn a_missing_right_is_denied_and_named() {
-    let server = Server::start(&[]).await;
+async fn a_missing_right_is_denied_or_told_and_named() {
+    let server = Server::start(&["--appendonly", "yes"]).await;
     let mut space = Space::at(&server.url()).await;
-    let all = [
-        "evalsha",
-        "eval",
-        "set",
-        "get",
-        "del",
-        "incr",
-        "incrby",
-        "pttl",
-        "pexpire",
-        "pexpireat",
-        "time",
-    ];
-    for missing in all {
-        let rights = all.iter().filter(|right| **right != missing);
-        let rights: Vec<String> = rights.map(|right| format!("+{right}")).collect();
-        let rights = rights.join(" ");
-        let () = space
-            .run(&format!("ACL SETUSER u reset on >{SECRET} ~* {rights}"))
-            .await;
-        let url = format!("redis://u:{SECRET}@127.0.0.1:{}", server.port);
-        let backend = RedisBackend::connect(&url).await.unwrap();
-        let error = not_acquired(&backend).await;
-        assert_eq!(
-            (error.kind(), error.effect()),
-            (ErrorKind::Denied, Effect::None),
-            "{error}"
-        );
-        let text = error.to_string().to_lowercase();
-        assert!(
-            text.contains(missing) && !text.contains(SECRET),
-            "{missing}: {text}"
-        );
+    let all = common::documented_rights(&mut space.raw).await;
+    for missing in &all {
+        let rights = all.iter().filter(|right| *right != missing);
+        let rights: Vec<_> = rights.map(String::as_str).collect();
+        let backend = least(&server, &mut space, &rights.join(" ")).await;
+        let text = match &missing[1..] {
+            "scan" => backend.list().await.unwrap_err().to_string(),
+            "info" | "pexpiretime" => {
+                let found = backend.check().await.unwrap();
+                acquire(&backend, &request(missing)).await;
+                found.iter().map(ToString::to_string).collect()
+            }
+            _ => {
+                let error = not_acquired(&backend).await;
+                let (kind, effect) = (error.kind(), error.effect());
+                assert_eq!((kind, effect), (ErrorKind::Denied, Effect::None));
+                error.to_string()
+            }
+        };
+        let is_named = text.to_lowercase().contains(&missing[1..]);
+        assert!(is_named && !text.contains(SECRET), "{missing}: {text}");
     }
 }
 
+/// A client whose user has these rights and the keys of locks, and no more.
+async fn least(server: &Server, space: &mut Space, rights: &str) -> RedisBackend {
+    let () = space
+        .run(&format!(
+            "ACL SETUSER u reset on >{SECRET} ~lock:* {rights}"
+        ))
+        .await;
+    let url = format!("redis://u:{SECRET}@127.0.0.1:{}", server.port);
+    RedisBackend::connect(&url).await.unwrap()
+}
+
+/// With RESP3 the driver sends more when it connects.
 #[tokio::test]
-async fn the_documented_rights_are_enough() {
+async fn the_documented_rights_are_enough_for_either_protocol() {
     let server = Server::start(&[]).await;
     let mut space = Space::at(&server.url()).await;
-    let docs = include_str!("../src/lib.rs").replace("\n//!", "");
-    let rights = docs
-        .split("~lock:* ")
-        .nth(1)
-        .unwrap()
-        .split('`')
-        .next()
-        .unwrap();
-    let rights = match space
-        .run::<String>("INFO server")
-        .await
-        .contains("redis_version:6")
-    {
-        true => rights.replace("+pexpiretime ", ""),
-        false => rights.to_owned(),
-    };
+    let rights = common::documented_rights(&mut space.raw).await.join(" ");
     let () = space
-        .run(&format!("ACL SETUSER u reset on >x ~lock:* {rights} +scan"))
+        .run(&format!("ACL SETUSER u reset on >x ~lock:* {rights}"))
         .await;
-    let backend = RedisBackend::connect(&format!("redis://u:x@127.0.0.1:{}", server.port))
-        .await
-        .unwrap();
+    for protocol in ["resp2", "resp3"] {
+        let address = format!("redis://u:x@127.0.0.1:{}", server.port);
+        let url = format!("{address}?protocol={protocol}");
+        let backend = RedisBackend::connect(&url).await.unwrap();
+        let request = request(protocol);
+        acquire(&backend, &request).await;
+        let released = backend.release(&request.lease_id(), Duration::ZERO).await;
+        assert_eq!(released.unwrap(), Release::Released);
+    }
+}
+
+/// A denied command that was not to be sent would fill the log that tells of attacks.
+#[tokio::test]
+async fn the_documented_rights_leave_the_acl_log_empty() {
+    let server = Server::start(&["--appendonly", "yes"]).await;
+    let mut space = Space::at(&server.url()).await;
+    let rights = common::documented_rights(&mut space.raw).await.join(" ");
+    let backend = least(&server, &mut space, &rights).await;
+    let () = space.run("ACL LOG RESET").await;
+    assert_eq!(backend.check().await.unwrap(), Findings::default());
     let mut request = request("a");
     request.tick = Some(1);
-    acquire(&backend, &request).await;
-    acquire(&backend, &request).await;
-    backend
-        .renew(&[(request.lease_id(), common::LEASE * 2)])
-        .await
-        .remove(0)
-        .unwrap();
+    for _ in 0..2 {
+        acquire(&backend, &request).await;
+    }
+    let lease = (request.lease_id(), common::LEASE * 2);
+    assert!(backend.renew(&[lease]).await[0].is_ok());
+    backend.inspect(&name("a")).await.unwrap();
     assert_eq!(backend.list().await.unwrap().len(), 1);
     let linger = Duration::from_secs(1);
-    assert_eq!(
-        backend.release(&request.lease_id(), linger).await.unwrap(),
-        Release::Released
-    );
+    let released = backend.release(&request.lease_id(), linger).await;
+    assert_eq!(released.unwrap(), Release::Released);
     backend.force_release(&name("a"), None).await.unwrap();
+    let log: Vec<Value> = space.run("ACL LOG").await;
+    // PING, by which a connection finds out whether somebody answers, is not among the rights that locks need.
+    assert!(
+        log.iter()
+            .all(|entry| format!("{entry:?}").contains("ping")),
+        "{log:?}"
+    );
 }
 
 /// Locks in another database than the one that was asked for would exclude nobody.

@@ -51,10 +51,8 @@ impl SqliteBackend {
 #[async_trait]
 impl LockAdmin for SqliteBackend {
     async fn check(&self) -> Result<Findings> {
-        let checked = self.server.check().await;
-        checked
-            .map(|()| Findings::default())
-            .map_err(|e| e.during(NAME, Operation::Check))
+        let findings = self.server.check(&self.clock.now()).await;
+        findings.map_err(|e| e.during(NAME, Operation::Check))
     }
 
     async fn migrate(&self) -> Result<()> {

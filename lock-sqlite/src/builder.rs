@@ -135,7 +135,10 @@ impl SqliteBuilder {
             options,
             operation_limit: self.operation_limit,
             create: self.create,
-            shared_file_system: self.shared_file_system,
+            not_local: match self.shared_file_system {
+                true => |_| None,
+                false => file::shared_by_machines,
+            },
         };
         Ok(SqliteBackend {
             server: Server::new(settings, Statements::new(&self.table)?),

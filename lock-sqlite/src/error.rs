@@ -1,92 +1,45 @@
 //! What SQLite and the driver say, as this family's errors.
 
+use std::io;
 use std::path::Path;
 
-use distlock_api::{Effect, Error, ErrorKind};
+use distlock_api::{Effect, Error, ErrorKind, Finding};
 
 use crate::file;
 
-/// One line of the table: the primary result code, what it means, whether it may have been done, what to do.
-type Line = (i32, ErrorKind, Effect, &'static str);
+/// One line of the table: the primary result code, what it means, whether it may have been done, what is wrong, what to
+/// do about it.
+type Line = (i32, ErrorKind, Effect, &'static str, &'static str);
 
 /// <https://www.sqlite.org/rescode.html>. An error of a statement undoes its whole transaction, because the connection
 /// is closed; only a write that failed at the disk may come back in a later recovery.
+#[rustfmt::skip]
 const TABLE: [Line; 22] = {
     use Effect::{None, Unknown};
     use ErrorKind::{Config, Denied, ReadOnly, Timeout, Unavailable, Unexpected};
     [
-        (
-            1,
-            Config,
-            None,
-            "a statement does not fit the file: is the table another program's?",
-        ),
-        (2, Unexpected, None, "SQLite failed in itself"),
-        (3, Denied, None, "the file may not be used"),
-        (4, Unavailable, None, "the statement was aborted"),
-        (
-            5,
-            Timeout,
-            None,
-            "another process kept the file locked for writing: keep write transactions short",
-        ),
-        (
-            6,
-            Timeout,
-            None,
-            "another connection kept the table locked: keep transactions short",
-        ),
-        (7, Unavailable, None, "no memory is left"),
-        (
-            8,
-            ReadOnly,
-            None,
-            "the file cannot be written: give this user the right to write it, the -wal and -shm beside it and their folder, and leave mode=ro out",
-        ),
-        (9, Unavailable, None, "the statement was interrupted"),
-        (10, Unavailable, Unknown, "the disk failed, or is full"),
-        (
-            11,
-            Config,
-            None,
-            "the file is damaged: restore it, or move it away and migrate again",
-        ),
-        (13, Unavailable, None, "the disk is full"),
-        (
-            14,
-            Config,
-            None,
-            "the file, or its -wal and -shm beside it, cannot be opened: their folder must be writable too, and the process must have file descriptors left",
-        ),
-        (
-            15,
-            Timeout,
-            None,
-            "other processes kept the write-ahead log busy",
-        ),
-        (17, Unavailable, None, "the table was changed just now"),
-        (
-            19,
-            Config,
-            None,
-            "the table has a constraint that is not ours",
-        ),
-        (20, Config, None, "the table has a column of another type"),
-        (21, Unexpected, None, "the driver misused SQLite"),
-        (
-            22,
-            Config,
-            None,
-            "the system cannot handle a file of this size",
-        ),
-        (23, Denied, None, "the statement is not allowed"),
-        (24, Config, None, "the file has an unknown format"),
-        (
-            26,
-            Config,
-            None,
-            "the file is no SQLite database, or an encrypted one: choose another file",
-        ),
+        (1, Config, None, "a statement does not fit the file", "see whether the table is another program's"),
+        (2, Unexpected, None, "SQLite failed in itself", "report it"),
+        (3, Denied, None, "the file may not be used", "give this user the right to"),
+        (4, Unavailable, None, "the statement was aborted", "try again"),
+        (5, Timeout, None, "another process kept the file locked for writing", "keep write transactions short"),
+        (6, Timeout, None, "another connection kept the table locked", "keep transactions short"),
+        (7, Unavailable, None, "no memory is left", "free some"),
+        (8, ReadOnly, None, "the file cannot be written", "give this user the right to write it, the -wal and -shm beside it and their folder, and leave mode=ro out"),
+        (9, Unavailable, None, "the statement was interrupted", "try again"),
+        (10, Unavailable, Unknown, "the disk failed, or is full", "see the system's log"),
+        (11, Config, None, "the file is damaged", "restore it, or move it away and migrate again"),
+        (13, Unavailable, None, "the disk is full", "free some of it"),
+        (14, Config, None, "the file, or its -wal and -shm beside it, cannot be opened", "their folder must be writable too, and the process must have file descriptors left"),
+        (15, Timeout, None, "other processes kept the write-ahead log busy", "keep transactions short"),
+        (17, Unavailable, None, "the table was changed just now", "try again"),
+        (19, Config, None, "the table has a constraint that is not ours", "make the table anew without it"),
+        (20, Config, None, "the table has a column of another type", "compare it with `distlock schema --for sqlite`"),
+        (21, Unexpected, None, "the driver misused SQLite", "report it"),
+        (22, Config, None, "the system cannot handle a file of this size", "choose another file"),
+        (23, Denied, None, "the statement is not allowed", "allow it"),
+        (24, Config, None, "the file has an unknown format", "choose another file"),
+        (26, Config, None, "the file is no SQLite database, or an encrypted one", "choose another file"),
     ]
 };
 
@@ -129,18 +82,36 @@ fn of_code(code: i32, text: &str) -> Error {
         )
         .with_source(text.to_owned());
     }
-    let (_, kind, effect, what) = TABLE
-        .into_iter()
-        .find(|(primary, ..)| *primary == code & 0xff)
-        .unwrap_or((
-            code,
-            ErrorKind::Unexpected,
-            Effect::Unknown,
-            "SQLite said something unknown",
-        ));
-    Error::new(kind, what)
+    let (_, kind, effect, what, fix) = line(code);
+    Error::new(kind, format!("{what}: {fix}"))
         .with_effect(effect)
         .with_source(format!("{text} (code {code})"))
+}
+
+fn line(code: i32) -> Line {
+    let line = |(primary, ..): &Line| *primary == code & 0xff;
+    TABLE.into_iter().find(line).unwrap_or((
+        code,
+        ErrorKind::Unexpected,
+        Effect::Unknown,
+        "SQLite said something unknown",
+        "look the code up",
+    ))
+}
+
+/// What a check makes of the driver's error, if somebody has to mend what is behind it.
+pub(crate) fn fault(error: &sqlx::Error) -> Option<Finding> {
+    let sqlx::Error::Database(database) = error else {
+        return None;
+    };
+    let code = database.code()?.parse().ok()?;
+    let (_, kind, _, what, fix) = line(code);
+    let is_lasting = matches!(
+        kind,
+        ErrorKind::Config | ErrorKind::Denied | ErrorKind::ReadOnly
+    );
+    let text = database.message();
+    is_lasting.then(|| Finding::fault(kind, format!("{what} ({text}, code {code})"), fix))
 }
 
 /// Why the file could not be opened, where the file system says more than SQLite's "unable to open database file".
@@ -149,45 +120,45 @@ pub(crate) fn opening(error: sqlx::Error, path: &Path, create: bool) -> Error {
     if error.kind() != ErrorKind::Config && error.kind() != ErrorKind::Unavailable {
         return error;
     }
-    match file::obstacle(path, create) {
-        None => error,
-        Some(obstacle) => of_io(&obstacle, path),
-    }
+    file::obstacle(path, create).map_or(error, Error::from)
 }
 
-/// The file system's error about the file or its folder.
-pub(crate) fn of_io(error: &std::io::Error, path: &Path) -> Error {
-    let shown = path.display();
-    match error.kind() {
-        std::io::ErrorKind::NotFound if path.parent().is_some_and(Path::is_dir) => Error::new(
+/// The file system's complaint about the file or its folder.
+pub(crate) fn of_io(error: &io::Error, path: &Path) -> Finding {
+    let shown = file::shown(path);
+    let (kind, what, fix) = match error.kind() {
+        io::ErrorKind::NotFound if path.parent().is_some_and(Path::is_dir) => (
             ErrorKind::Config,
-            format!(
-                "there is no file {shown}: make it with `distlock migrate --store URL`, or add ?mode=rwc to the URL"
-            ),
+            format!("there is no file {shown}"),
+            "make it with `distlock migrate --store URL`, or add ?mode=rwc to the URL",
         ),
-        std::io::ErrorKind::NotFound => Error::new(
+        io::ErrorKind::NotFound => (
             ErrorKind::Config,
-            format!("the folder of {shown} does not exist: make it"),
+            format!("the folder of {shown} does not exist"),
+            "make it",
         ),
-        std::io::ErrorKind::PermissionDenied => Error::new(
+        io::ErrorKind::PermissionDenied => (
             ErrorKind::Denied,
-            format!(
-                "{shown} may not be opened: give this user the right to read and write it and its folder"
-            ),
+            format!("{shown} may not be opened"),
+            "give this user the right to read and write it and its folder",
         ),
-        std::io::ErrorKind::IsADirectory => Error::new(
+        io::ErrorKind::IsADirectory => (
             ErrorKind::Config,
-            format!("{shown} is a directory: name a file in it"),
+            format!("{shown} is a directory"),
+            "name a file in it",
         ),
-        std::io::ErrorKind::ReadOnlyFilesystem => Error::new(
+        io::ErrorKind::ReadOnlyFilesystem => (
             ErrorKind::ReadOnly,
-            format!("{shown} is on a file system that is mounted read-only: choose another file"),
+            format!("{shown} is on a file system that is mounted read-only"),
+            "choose another file",
         ),
-        _ => Error::new(
+        _ => (
             ErrorKind::Config,
-            format!("{shown} cannot be opened: {error}"),
+            format!("{shown} cannot be opened ({error})"),
+            "choose another file",
         ),
-    }
+    };
+    Finding::fault(kind, what, fix)
 }
 
 #[cfg(test)]

@@ -52,18 +52,24 @@
 //!   call, and the new one is used from then on, as by everybody else.
 //! - **Somebody else changes the table.**
 //!
-//! What still protects the resource then is the [fencing token](distlock_api::FencingToken).
+//! What still protects the resource then is the [fencing token](distlock_api::FencingToken): [`Fences`] makes a database
+//! of yours refuse the ones that come too late.
 //!
 //! # The file
 //!
 //! It has to be there. Make it and its table by [`migrate`](distlock_api::LockAdmin::migrate), by
 //! `distlock migrate`, or by [`schema_sql`] in your own migrations; any number of processes may do so at once. A file
 //! that `migrate` makes has a write-ahead log; a database of yours keeps the journal mode that it has, and either is
-//! right. Processes that share locks need to write the file and its folder, because SQLite keeps `-wal` and `-shm`
+//! safe. Processes that share locks need to write the file and its folder, because SQLite keeps `-wal` and `-shm`
 //! beside the file.
 //!
 //! The locks use one connection of their own in each process, made from the options of your pool where you
 //! [give it](SqliteBuilder::pool), never the pool's, and never in a transaction of yours.
+//!
+//! The [check](distlock_api::LockAdmin::check) tells all that is wrong with the file at once, each with what mends it. It
+//! warns of a journal that is no write-ahead log, of triggers on the table, of a second name, and of a file that anybody
+//! may write or replace: who can write it can take and free any lock. Give the file to one user or group (`chmod 660`),
+//! and the folder, too.
 //!
 //! Every grant, renewal and release is one `BEGIN IMMEDIATE` … `COMMIT`; a hundred renewals are one, too. A try that
 //! meets a held lock only reads. SQLite has one writer at a time: where another process keeps the file locked for
@@ -81,8 +87,10 @@
 mod admin;
 mod backend;
 mod builder;
+mod check;
 mod clock;
 mod error;
+mod fencing;
 mod file;
 mod record;
 mod schema;
@@ -91,4 +99,5 @@ mod session;
 
 pub use backend::SqliteBackend;
 pub use builder::SqliteBuilder;
+pub use fencing::Fences;
 pub use schema::{DEFAULT_TABLE, schema_sql};

@@ -6,8 +6,9 @@ use distlock_api::{
     AcquireRequest, Attempt, Error, ErrorKind, FencingToken, ForceRelease, Held, LeaseId, LockName,
     LockRecord, LockState, Release, Result, Token,
 };
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Row, SqlStr, Sqlite};
 
 use crate::clock::Now;
 use crate::error;
@@ -176,6 +177,21 @@ impl Record {
         }
         let left = self.boot_until.saturating_sub(now.boot());
         Duration::from_micros(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// A statement that writes the record.
+    pub(crate) fn bound_to(&self, statement: SqlStr) -> Query<'_, Sqlite, SqliteArguments> {
+        sqlx::query(statement)
+            .bind(self.name.as_str())
+            .bind(self.token.as_bytes().as_slice())
+            .bind(&self.boot_id)
+            .bind(self.boot_until)
+            .bind(self.resting)
+            .bind(self.fence)
+            .bind(self.last_tick)
+            .bind(&self.locked_by)
+            .bind(self.locked_at)
+            .bind(self.lock_until)
     }
 
     pub(crate) fn from_row(row: &SqliteRow) -> Result<Self> {

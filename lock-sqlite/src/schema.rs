@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use distlock_api::{Error, ErrorKind, Result};
+use distlock_api::{Error, ErrorKind, Finding, Result};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row, SqlSafeStr, SqlStr};
 
@@ -28,30 +28,29 @@ pub(crate) struct Statements {
     pub(crate) schema: SqlStr,
     pub(crate) find: SqlStr,
     pub(crate) begin_find: SqlStr,
+    pub(crate) save: SqlStr,
     pub(crate) save_commit: SqlStr,
     pub(crate) renew: SqlStr,
     pub(crate) list: SqlStr,
     pub(crate) purge: SqlStr,
-    pub(crate) write_nothing: SqlStr,
+    pub(crate) triggers: SqlStr,
 }
 
 impl Statements {
     pub(crate) fn new(table: &str) -> Result<Self> {
         check_table(table)?;
-        let about = |statement: &str| {
-            let text = statement.replace("{table}", &quoted(table));
-            AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
-        };
+        let about = |statement: &str| about(statement, table);
         Ok(Self {
             table: table.to_owned(),
             schema: about(include_str!("statements/schema.sql")),
             find: about(include_str!("statements/find.sql")),
             begin_find: about(include_str!("statements/begin_find.sql")),
-            save_commit: about(include_str!("statements/save_commit.sql")),
+            save: about(include_str!("statements/save.sql")),
+            save_commit: about(concat!(include_str!("statements/save.sql"), ";\nCOMMIT;")),
             renew: about(include_str!("statements/renew.sql")),
             list: about(include_str!("statements/list.sql")),
             purge: about(include_str!("statements/purge.sql")),
-            write_nothing: about(include_str!("statements/write_nothing.sql")),
+            triggers: about(include_str!("statements/triggers.sql")),
         })
     }
 }
@@ -84,6 +83,7 @@ pub(crate) struct Column {
     has_default: bool,
     key: bool,
     collation: Option<String>,
+    is_of_view: bool,
 }
 
 impl Column {
@@ -97,62 +97,110 @@ impl Column {
             has_default: row.try_get("has_default")?,
             key: row.try_get::<i64, _>("pk")? > 0,
             collation: row.try_get("collation")?,
+            is_of_view: row.try_get("is_of_view")?,
         })
     }
 }
 
-/// Whether the table is there and is ours.
-pub(crate) fn check_columns(table: &str, columns: &[Column]) -> Result<()> {
-    if columns.is_empty() {
-        return Err(Error::new(
-            ErrorKind::SchemaMissing,
-            format!(
-                "there is no table {table}: run `distlock migrate --store URL`, call migrate(), or run the SQL of `distlock schema --for sqlite`"
-            ),
-        ));
-    }
-    for (name, data_type, required) in COLUMNS {
-        let Some(column) = columns.iter().find(|column| column.name == name) else {
-            return Err(other_table(table, &format!("has no column {name}")));
-        };
-        if column.data_type != data_type || column.required != required {
-            let null = if required { " NOT NULL" } else { "" };
-            return Err(other_table(
-                table,
-                &format!("has a column {name} that is not {data_type}{null}"),
-            ));
-        }
-        let key = name == "name";
-        if column.key != key || (key && column.collation.as_deref() != Some("BINARY")) {
-            return Err(other_table(
-                table,
-                "has another primary key than name with the collation BINARY",
-            ));
-        }
-    }
-    let known = |column: &Column| COLUMNS.iter().any(|(name, ..)| *name == column.name);
-    match columns
-        .iter()
-        .find(|column| !known(column) && column.required && !column.has_default)
-    {
-        Some(column) => Err(other_table(
-            table,
-            &format!("has a column {} that wants a value", column.name),
-        )),
-        None => Ok(()),
+/// A unique key that can refuse a lock.
+pub(crate) struct Key {
+    name: String,
+    /// Part of the table's definition, and not an index that was made for it.
+    is_of_table: bool,
+    columns: String,
+}
+
+impl Key {
+    pub(crate) const SQL: &str = include_str!("statements/keys.sql");
+
+    pub(crate) fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            name: row.try_get("name")?,
+            is_of_table: row.try_get("is_of_table")?,
+            // None of an index on expressions.
+            columns: row.try_get::<Option<_>, _>("columns")?.unwrap_or_default(),
+        })
     }
 }
 
-fn other_table(table: &str, difference: &str) -> Error {
-    Error::new(
-        ErrorKind::Config,
-        format!(
-            "the table {table} {difference}: choose another name by lock_table, or compare it with `distlock schema --for sqlite`"
-        ),
+/// What is wrong with the table, all of it that its definition shows.
+pub(crate) fn faults(table: &str, columns: &[Column], keys: &[Key]) -> Vec<Finding> {
+    let Some(first) = columns.first() else {
+        return vec![Finding::fault(
+            ErrorKind::SchemaMissing,
+            format!("there is no table {table}"),
+            "run `distlock migrate --store URL`, call migrate(), or run the SQL of `distlock schema --for sqlite`",
+        )];
+    };
+    let quoted = quoted(table);
+    if first.is_of_view {
+        return vec![Finding::fault(
+            ErrorKind::Config,
+            format!("{table} is a view"),
+            format!("choose another lock_table, or: DROP VIEW {quoted}, and migrate"),
+        )];
+    }
+    let (of_table, indexes): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.is_of_table);
+    let mut differences = differences(columns);
+    differences.extend(of_table.into_iter().map(|key| {
+        let columns = &key.columns;
+        format!("has a UNIQUE constraint on {columns} that can refuse a lock")
+    }));
+    let mut faults = Vec::new();
+    if !differences.is_empty() {
+        let what = format!("the table {table} {}", differences.join(", "));
+        faults.push(Finding::fault(ErrorKind::Config, what, anew(table)));
+    }
+    faults.extend(indexes.into_iter().map(|key| {
+        let index = format!("\"{}\"", key.name.replace('"', "\"\""));
+        Finding::fault(
+            ErrorKind::Config,
+            format!("the table {table} has an index {index} that can refuse a lock"),
+            format!("DROP INDEX {index}"),
+        )
+    }));
+    faults
+}
+
+/// How the table is made anew: SQLite changes neither the types nor the keys of one that is there.
+fn anew(table: &str) -> String {
+    let other = quoted(&format!("{table}_old"));
+    let table = quoted(table);
+    format!(
+        "choose another lock_table, or, while no lock is held: ALTER TABLE {table} RENAME TO {other}, or to another \
+         name that is free, and migrate; either forgets which ticks were run"
     )
 }
 
-fn check_table(table: &str) -> Result<()> {
+fn differences(columns: &[Column]) -> Vec<String> {
+    let mut differences = Vec::new();
+    for (name, data_type, required) in COLUMNS {
+        let null = if required { " NOT NULL" } else { "" };
+        match columns.iter().find(|column| column.name == name) {
+            None => differences.push(format!("has no column {name}")),
+            Some(column) if column.data_type != data_type || column.required != required => {
+                differences.push(format!("has a column {name} that is not {data_type}{null}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let is_key_right = |column: &Column| match column.name.as_str() {
+        "name" => column.key && column.collation.as_deref() == Some("BINARY"),
+        _ => !column.key,
+    };
+    if !columns.iter().all(is_key_right) {
+        let key = "has another primary key than name with the collation BINARY";
+        differences.push(key.to_owned());
+    }
+    let known = |column: &Column| COLUMNS.iter().any(|(name, ..)| *name == column.name);
+    let wants = |column: &&Column| !known(column) && column.required && !column.has_default;
+    let strange = columns.iter().filter(wants);
+    differences
+        .extend(strange.map(|column| format!("has a column {} that wants a value", column.name)));
+    differences
+}
+
+pub(crate) fn check_table(table: &str) -> Result<()> {
     let plain = table
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -169,6 +217,12 @@ fn check_table(table: &str) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// The statement about this table, whose name was checked.
+pub(crate) fn about(statement: &str, table: &str) -> SqlStr {
+    let text = statement.replace("{table}", &quoted(table));
+    AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
 }
 
 /// Quoted, for names that are words of SQL.

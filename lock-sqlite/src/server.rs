@@ -1,24 +1,24 @@
 //! The file as a server: a connection of our own, and whether the file can be used.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use distlock_api::clock::{Instant, sleep};
 use distlock_api::connections::Connections;
-use distlock_api::{Error, ErrorKind, Result};
+use distlock_api::{Error, ErrorKind, Finding, Findings, Result};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteLockingMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Executor, Row, SqliteConnection};
 
 use crate::error;
 use crate::file::{self, FileId};
-use crate::schema::{Column, Statements, check_columns};
+use crate::schema::{Column, Key, Statements, faults};
 use crate::session::Session;
 
 /// Everything about one file. One connection, because SQLite has one writer at a time.
 pub(crate) struct Server {
-    settings: Settings,
-    statements: Statements,
+    pub(crate) settings: Settings,
+    pub(crate) statements: Statements,
     connections: Connections<Opened>,
 }
 
@@ -28,7 +28,8 @@ pub(crate) struct Settings {
     pub(crate) options: SqliteConnectOptions,
     pub(crate) operation_limit: Duration,
     pub(crate) create: bool,
-    pub(crate) shared_file_system: bool,
+    /// What is wrong with the file system, if more than this machine may use it.
+    pub(crate) not_local: fn(&Path) -> Option<Finding>,
 }
 
 /// A connection, and the file that it was opened to.
@@ -78,7 +79,7 @@ impl Server {
         Ok(Session::new(taken, &self.statements))
     }
 
-    async fn open(&self) -> Result<Opened> {
+    pub(crate) async fn open(&self) -> Result<Opened> {
         match self.open_existing().await {
             // Made now, or by another process since we looked.
             Err(error) if self.settings.create && may_be_missing(&error) => {
@@ -91,43 +92,45 @@ impl Server {
 
     async fn open_existing(&self) -> Result<Opened> {
         let mut opened = self.connect(false).await?;
-        self.check_table(&mut opened.connection).await?;
+        self.table_usable(&mut opened.connection).await?;
         Ok(opened)
     }
 
     async fn connect(&self, create: bool) -> Result<Opened> {
-        let path = &self.settings.path;
-        if !self.settings.shared_file_system {
-            file::check_local(path)?;
+        if let Some(fault) = (self.settings.not_local)(&self.settings.path) {
+            return Err(fault.into());
         }
+        let opened = self.connect_to_any(create).await;
+        opened.map_err(|e| error::opening(e, &self.settings.path, create))
+    }
+
+    /// The same whatever file system the file is on.
+    pub(crate) async fn connect_to_any(&self, create: bool) -> sqlx::Result<Opened> {
         let options = self.settings.options.clone().create_if_missing(create);
-        let connection = options
-            .connect()
-            .await
-            .map_err(|e| error::opening(e, path, create))?;
         Ok(Opened {
-            connection,
-            file: file::id(path),
+            connection: options.connect().await?,
+            file: file::id(&self.settings.path),
         })
     }
 
-    async fn check_table(&self, connection: &mut SqliteConnection) -> Result<()> {
-        let table = &self.statements.table;
-        let rows = sqlx::query(Column::SQL)
-            .bind(table)
-            .fetch_all(connection)
-            .await;
-        let rows = rows.map_err(|e| error::opening(e, &self.settings.path, false))?;
-        let columns: Result<Vec<_>, _> = rows.iter().map(Column::from_row).collect();
-        check_columns(table, &columns.map_err(error::of)?)
+    async fn table_usable(&self, connection: &mut SqliteConnection) -> Result<()> {
+        let faults = self.table_faults(connection).await;
+        let faults = faults.map_err(|e| error::opening(e, &self.settings.path, false))?;
+        Findings::from_iter(faults).usable()
     }
 
-    /// Whether the file can be used as it is: opened, of the right shape, and written.
-    pub(crate) async fn check(&self) -> Result<()> {
-        let mut session = self.session().await?;
-        session.write_nothing().await?;
-        session.keep();
-        Ok(())
+    pub(crate) async fn table_faults(
+        &self,
+        connection: &mut SqliteConnection,
+    ) -> sqlx::Result<Vec<Finding>> {
+        let table = &self.statements.table;
+        let rows = sqlx::query(Column::SQL).bind(table);
+        let rows = rows.fetch_all(&mut *connection).await?;
+        let columns: Result<Vec<_>, _> = rows.iter().map(Column::from_row).collect();
+        let rows = sqlx::query(Key::SQL).bind(table);
+        let rows = rows.fetch_all(connection).await?;
+        let keys: Result<Vec<_>, _> = rows.iter().map(Key::from_row).collect();
+        Ok(faults(table, &columns?, &keys?))
     }
 
     /// Makes the file and the table. Any number of processes may do so at once.
@@ -142,7 +145,7 @@ impl Server {
             connection.execute("COMMIT").await
         };
         transaction.await.map_err(error::of)?;
-        self.check_table(connection).await
+        self.table_usable(connection).await
     }
 
     /// A new file becomes one with a write-ahead log, in which nobody who reads waits for a writer; a file that
@@ -206,7 +209,7 @@ mod tests {
             options: theirs,
             operation_limit: Duration::from_secs(5),
             create: false,
-            shared_file_system: false,
+            not_local: |_| None,
         };
         let server = Server::new(settings, Statements::new("t").unwrap());
         let ours = format!("{:?}", server.settings.options);

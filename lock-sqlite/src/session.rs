@@ -58,13 +58,6 @@ impl<'a> Session<'a> {
         Ok(done.rows_affected())
     }
 
-    /// Fails where the file cannot be written.
-    pub(crate) async fn write_nothing(&mut self) -> Result<()> {
-        let write_nothing = self.statements.write_nothing.clone();
-        let written = self.taken.connection.execute(write_nothing).await;
-        written.map(drop).map_err(error::of)
-    }
-
     /// Takes the file's write lock, so that nothing changes any more, and reads the record.
     ///
     /// The clock is to be read afterwards: a lease that ends while we wait for the write lock is over.
@@ -103,21 +96,10 @@ pub(crate) struct Transaction<'a> {
 impl Transaction<'_> {
     /// Writes the record and commits.
     pub(crate) async fn save(mut self, record: &Record) -> Result<()> {
-        let query = sqlx::query(self.session.statements.save_commit.clone())
-            .bind(record.name.as_str())
-            .bind(record.token.as_bytes().as_slice())
-            .bind(&record.boot_id)
-            .bind(record.boot_until)
-            .bind(record.resting)
-            .bind(record.fence)
-            .bind(record.last_tick)
-            .bind(&record.locked_by)
-            .bind(record.locked_at)
-            .bind(record.lock_until);
-        query
-            .execute(&mut self.session.taken.connection)
-            .await
-            .map_err(error::of)?;
+        let statement = self.session.statements.save_commit.clone();
+        let saved = record.bound_to(statement);
+        let saved = saved.execute(&mut self.session.taken.connection).await;
+        saved.map_err(error::of)?;
         self.session.keep();
         Ok(())
     }

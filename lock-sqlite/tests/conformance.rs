@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     Suite::with_admin("sqlite", open(DEFAULT_TABLE))
         .forget(move |name| forget(name.as_str().to_owned()))
         .flush(open("emptied"), move || empty(String::new()))
+        .server(version)
         .rules_run(95)
         .run()
 }
@@ -55,6 +56,12 @@ async fn open(file: PathBuf, table: &str) -> Result<SqliteBackend> {
     let backend = SqliteBackend::builder().file(file).table(table).build()?;
     backend.migrate().await?;
     Ok(backend)
+}
+
+async fn version() -> Result<String, StoreError> {
+    let mut connection = SqliteConnectOptions::new().connect().await?;
+    let version = sqlx::query_scalar("SELECT 'SQLite ' || sqlite_version()");
+    Ok(version.fetch_one(&mut connection).await?)
 }
 
 async fn delete(file: impl AsRef<Path>, condition: &str, name: String) -> Result<(), StoreError> {

@@ -7,6 +7,7 @@ use distlock_api::{Error, ErrorKind, LockAdmin, Locks, MemoryBackend, Result};
 /// | URL | Cargo feature | store |
 /// |---|---|---|
 /// | `postgres://user@host/database` | `postgres` | a table in PostgreSQL |
+/// | `mysql://user@host/database`, `mariadb://…` | `mysql` | a table in MySQL or MariaDB |
 /// | `redis://host`, `rediss://host` | `redis` | keys in Redis or Valkey |
 /// | `sqlite:///path/to/locks.db` | `sqlite` | one file, for the processes of one machine |
 /// | `memory:` | | this process: an empty store for each call |
@@ -50,6 +51,10 @@ pub async fn open(url: &str) -> Result<Arc<dyn LockAdmin>> {
         )),
         #[cfg(not(feature = "postgres"))]
         "postgres" | "postgresql" => Err(feature_is_off("postgres")),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(Arc::new(distlock_mysql::MySqlBackend::connect(url).await?)),
+        #[cfg(not(feature = "mysql"))]
+        "mysql" | "mariadb" => Err(feature_is_off("mysql")),
         #[cfg(feature = "redis")]
         "redis" | "rediss" => Ok(Arc::new(distlock_redis::RedisBackend::connect(url).await?)),
         #[cfg(not(feature = "redis"))]
@@ -80,7 +85,7 @@ fn unknown(what: &str) -> Error {
     Error::new(
         ErrorKind::Config,
         format!(
-            "a store URL {what} is not known: use postgres://…, redis://…, rediss://…, sqlite://… or memory:"
+            "a store URL {what} is not known: use postgres://…, mysql://…, mariadb://…, redis://…, rediss://…, sqlite://… or memory:"
         ),
     )
 }

@@ -5,6 +5,8 @@ mod connect;
 pub use connect::{connect, open};
 pub use distlock_api::*;
 
+#[cfg(feature = "mysql")]
+pub use distlock_mysql as mysql;
 #[cfg(feature = "postgres")]
 pub use distlock_postgres as postgres;
 #[cfg(feature = "redis")]

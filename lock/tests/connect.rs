@@ -40,6 +40,11 @@ async fn a_url_whose_feature_is_off_names_the_feature() {
             "postgres://u:canary@localhost:1/",
         ),
         (
+            cfg!(feature = "mysql"),
+            "mysql",
+            "mariadb://u:canary@localhost:1/",
+        ),
+        (
             cfg!(feature = "redis"),
             "redis",
             "redis://u:canary@localhost:1/",

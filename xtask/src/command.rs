@@ -48,7 +48,11 @@ pub(crate) struct Group(Child);
 impl Group {
     pub(crate) fn spawn(command: &mut Command) -> Result<Self> {
         // A group in the background must not read from the terminal: it would be stopped.
-        let child = command.stdin(Stdio::null()).process_group(0).spawn();
+        Self::spawn_fed(command, Stdio::null())
+    }
+
+    pub(crate) fn spawn_fed(command: &mut Command, input: impl Into<Stdio>) -> Result<Self> {
+        let child = command.stdin(input).process_group(0).spawn();
         Ok(Self(child.with_context(|| {
             format!("cannot run `{}`", show(command))
         })?))

@@ -9,23 +9,27 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::Uid;
 
+use crate::docker;
 use crate::programs;
 use crate::progress::{Stopwatch, say};
-use crate::servers::{postgres, redis};
+use crate::servers::ZONES;
+use crate::servers::kind::Kind;
+use crate::servers::plan::Plan as Servers;
 
 /// Makes sure that every needed program is there: installs it, or fails and says how to.
-pub(crate) fn ensure(may_install: bool) -> Result<()> {
-    let missing = missing_packages();
+pub(crate) fn ensure(servers: &Servers, may_install: bool) -> Result<()> {
+    let missing = missing_packages(servers);
     let machine = Machine {
         has_apt: programs::on_path("apt-get").is_some(),
         is_root: Uid::effective().is_root(),
     };
     match plan(&missing, may_install, &machine) {
         Plan::Nothing => Ok(()),
+        Plan::Refuse(message) if missing.contains(&"docker.io") => bail!("{message}{OTHER_WAY}"),
         Plan::Refuse(message) => bail!(message),
         Plan::Install => {
             install(&missing)?;
-            let still = missing_packages();
+            let still = missing_packages(servers);
             ensure!(
                 still.is_empty(),
                 "installed, yet not found: {}",
@@ -36,20 +40,39 @@ pub(crate) fn ensure(may_install: bool) -> Result<()> {
     }
 }
 
-/// A server that the environment already names is not needed here.
-fn missing_packages() -> Vec<&'static str> {
-    let needed = [
-        ("redis-server", redis::is_given() || redis::find().is_some()),
-        (
-            "postgresql",
-            postgres::is_given() || postgres::Binaries::find().is_some(),
-        ),
-        ("faketime", programs::on_path("faketime").is_some()),
-    ];
-    needed
-        .into_iter()
-        .filter_map(|(package, found)| (!found).then_some(package))
-        .collect()
+/// The daemon, what it sets up its network with, and what images are made with where no registry answers.
+const DOCKER: [(&str, &str); 3] = [
+    ("docker.io", "dockerd"),
+    ("iptables", "iptables"),
+    ("debootstrap", "debootstrap"),
+];
+
+/// Said where a container is needed, and packages are missing that we may not install.
+const OTHER_WAY: &str = "\ndocker.io, iptables and debootstrap are for servers in containers, as MySQL, which Debian does \
+    not have: a Docker that answers is as good, or DISTLOCK_TEST_MYSQL_URL=mysql://user:password@host:3306/database";
+
+/// A server that the environment already names is not needed here, nor one that runs in a container.
+fn missing_packages(servers: &Servers) -> Vec<&'static str> {
+    let mut missing: Vec<_> = servers
+        .local()
+        .filter(|kind| !kind.is_installed())
+        .filter_map(Kind::package)
+        .collect();
+    let mut need = |package, found: bool| {
+        if !found {
+            missing.push(package);
+        }
+    };
+    if servers.local().any(Kind::loads_zones) {
+        need("tzdata", Path::new(ZONES).exists());
+    }
+    need("faketime", programs::on_path("faketime").is_some());
+    if servers.needs_docker() && !docker::answers() {
+        for (package, program) in DOCKER {
+            need(package, programs::find(program).is_some());
+        }
+    }
+    missing
 }
 
 struct Machine {

@@ -10,12 +10,16 @@ mod command;
 mod conformance_page;
 mod deny;
 mod doc_links;
+mod docker;
 mod features;
 mod install;
+mod matrix;
 mod namespaces;
 mod programs;
 mod progress;
+mod report;
 mod servers;
+mod servers_page;
 mod tally;
 mod test;
 
@@ -30,6 +34,7 @@ use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::progress::say;
+use crate::servers::plan::Plan;
 
 /// Chores of the project
 #[derive(Parser)]
@@ -41,10 +46,12 @@ struct Cli {
 
 #[derive(Clone, Subcommand)]
 enum Verb {
-    /// Run every test, against private PostgreSQL and Redis servers
+    /// Run every test, against private servers
     Test {
         #[command(flatten)]
         missing: Missing,
+        #[command(flatten)]
+        place: Place,
         /// Passed on to `cargo test`, e.g. `-- -p distlock-redis -- --nocapture`
         #[arg(last = true)]
         args: Vec<OsString>,
@@ -53,13 +60,26 @@ enum Verb {
     Servers {
         #[command(flatten)]
         missing: Missing,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Fetch or make the images of servers, so that a later run finds them
+    Images {
+        /// E.g. `mysql-9.7`; without names those that `test --containers` needs
+        names: Vec<String>,
     },
     /// The checks besides the tests: format, links, clippy, docs, dependencies
     Ci {
         #[command(flatten)]
         missing: Missing,
     },
-    /// Make the page of the rules and their results from the reports of the last `test`
+    /// Run the tests of the backends against many versions of their servers, in containers
+    Matrix {
+        /// The name of an image, e.g. `postgres-13`; may be given more than once
+        #[arg(long)]
+        only: Vec<String>,
+    },
+    /// Make the pages of results, from the reports of the last `test` and the data of `matrix`
     Docs,
     /// Check the links of the documents and the table of contents
     DocLinks,
@@ -75,6 +95,22 @@ struct Missing {
 impl Missing {
     fn may_install(&self) -> bool {
         self.install || env::var_os("CI").is_some_and(|value| value == "true")
+    }
+}
+
+#[derive(Args, Clone)]
+struct Place {
+    /// Run every server in a container: only Docker and Rust are needed
+    #[arg(long)]
+    containers: bool,
+}
+
+impl Place {
+    fn plan(&self) -> Plan {
+        match self.containers {
+            true => Plan::containers(),
+            false => Plan::usual(),
+        }
     }
 }
 
@@ -97,12 +133,25 @@ async fn run(verb: Verb) -> Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     env::set_current_dir(&root).with_context(|| format!("cannot enter {}", root.display()))?;
     match verb {
-        Verb::Test { missing, args } => test::run(missing.may_install(), &args).await,
-        Verb::Servers { missing } => servers::hold(missing.may_install()).await,
+        Verb::Test {
+            missing,
+            place,
+            args,
+        } => test::run(place.plan(), missing.may_install(), &args).await,
+        Verb::Servers { missing, place } => {
+            servers::hold(&place.plan(), missing.may_install()).await
+        }
+        Verb::Images { names } => docker::images(&names).await.map(|()| ExitCode::SUCCESS),
         Verb::Ci { missing } => ci::run(missing.may_install()).await,
-        Verb::Docs => conformance_page::write().map(|()| ExitCode::SUCCESS),
+        Verb::Matrix { only } => matrix::run(&only).await,
+        Verb::Docs => docs().map(|()| ExitCode::SUCCESS),
         Verb::DocLinks => doc_links::run(Path::new(".")),
     }
+}
+
+fn docs() -> Result<()> {
+    servers_page::write()?;
+    conformance_page::write()
 }
 
 /// Resolves with the first signal that asks this program to end.

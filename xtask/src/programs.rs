@@ -13,6 +13,11 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     find_in(&env::var_os("PATH")?, name)
 }
 
+/// Also where Debian has servers, which is not on the `PATH` of those who are not root.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    on_path(name).or_else(|| find_in(OsStr::new("/usr/sbin"), name))
+}
+
 fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
     env::split_paths(path)
         .map(|folder| folder.join(name))

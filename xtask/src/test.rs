@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
@@ -14,13 +15,17 @@ use crate::conformance_page;
 use crate::install;
 use crate::progress::{Stopwatch, say};
 use crate::servers::Servers;
+use crate::servers::plan::Plan;
 use crate::tally::Tally;
 
-pub(crate) async fn run(may_install: bool, args: &[OsString]) -> Result<ExitCode> {
+pub(crate) async fn run(plan: Plan, may_install: bool, args: &[OsString]) -> Result<ExitCode> {
     let since = Stopwatch::start();
-    install::ensure(may_install)?;
-    let servers = Servers::start().await?;
-    let (status, mut tally) = cargo_test(cargo_test_command(args), &servers).await?;
+    let plan = plan.for_packages(&chosen_packages(args));
+    install::ensure(&plan, may_install)?;
+    let servers = Servers::start(&plan).await?;
+    let reports = Path::new(conformance_page::REPORTS);
+    let command = cargo_test_command(args);
+    let (status, mut tally) = cargo_test(command, &servers, reports, &mut io::stdout()).await?;
     if !status.success() {
         servers.show_logs();
         if tally.failed == 0 {
@@ -42,7 +47,9 @@ pub(crate) async fn run(may_install: bool, args: &[OsString]) -> Result<ExitCode
 /// All of the workspace, unless the arguments choose packages.
 fn cargo_test_command(args: &[OsString]) -> Command {
     let mut command = cargo(["test"]);
-    if !chooses_packages(args) {
+    let chosen = cargo_options(args)
+        .any(|arg| is_package_option(&arg) || arg == "--workspace" || arg == "--all");
+    if !chosen {
         command.arg("--workspace");
     }
     // Without --no-fail-fast the sum would leave out what comes after the first failing program.
@@ -52,33 +59,63 @@ fn cargo_test_command(args: &[OsString]) -> Command {
     command
 }
 
-fn chooses_packages(args: &[OsString]) -> bool {
-    args.iter()
-        .map(|arg| arg.to_string_lossy())
-        .take_while(|arg| arg != "--")
-        .any(|arg| arg.starts_with("-p") || arg.starts_with("--package") || arg == "--workspace")
+/// The packages that the arguments choose by name; none where they choose all.
+fn chosen_packages(args: &[OsString]) -> Vec<String> {
+    let mut packages = Vec::new();
+    let mut options = cargo_options(args);
+    while let Some(option) = options.next() {
+        if option == "-p" || option == "--package" {
+            packages.extend(options.next());
+        } else if is_package_option(&option) {
+            let name = option
+                .trim_start_matches("--package")
+                .trim_start_matches("-p");
+            packages.push(name.trim_start_matches('=').to_owned());
+        } else if option == "--workspace" || option == "--all" {
+            return Vec::new();
+        }
+    }
+    packages
 }
 
-async fn cargo_test(mut command: Command, servers: &Servers) -> Result<(ExitStatus, Tally)> {
+fn is_package_option(option: &str) -> bool {
+    option.starts_with("-p") || option.starts_with("--package")
+}
+
+/// Those before `--`, which are cargo's own.
+fn cargo_options(args: &[OsString]) -> impl Iterator<Item = String> {
+    let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
+    args.take_while(|arg| arg != "--")
+}
+
+/// Its output goes to `output`, and the reports of the conformance suites to the folder `reports`.
+pub(crate) async fn cargo_test(
+    mut command: Command,
+    servers: &Servers,
+    reports: &Path,
+    output: &mut dyn Write,
+) -> Result<(ExitStatus, Tally)> {
     say(command::show(&command));
-    let reports = env::current_dir()?.join(conformance_page::REPORTS);
     command
         .envs(servers.variables())
-        .env("DISTLOCK_CONFORMANCE_REPORT", reports)
+        .env(
+            "DISTLOCK_CONFORMANCE_REPORT",
+            env::current_dir()?.join(reports),
+        )
         .stdout(Stdio::piped());
     let mut group = Group::spawn(&mut command)?;
     let stdout = group.stdout().context("cargo has no stdout")?;
-    let tally = pass_on(stdout).await?;
+    let tally = pass_on(stdout, output).await?;
     Ok((group.wait().await?, tally))
 }
 
 /// Copies the output as it comes and counts on the way.
-async fn pass_on(stdout: ChildStdout) -> Result<Tally> {
+async fn pass_on(stdout: ChildStdout, output: &mut dyn Write) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut reader = BufReader::new(stdout);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).await? > 0 {
-        io::stdout().write_all(&line)?;
+        output.write_all(&line)?;
         tally.add(&String::from_utf8_lossy(&line));
         line.clear();
     }
@@ -109,5 +146,20 @@ mod tests {
             "cargo test --all-features --no-fail-fast -p distlock -- -p"
         );
         assert!(shown(&["name", "--", "-p"]).contains("--workspace"));
+    }
+
+    #[test]
+    fn the_chosen_packages_are_known_in_every_spelling() {
+        let chosen = |args: &[&str]| {
+            let args: Vec<_> = args.iter().map(OsString::from).collect();
+            chosen_packages(&args)
+        };
+        assert_eq!(
+            chosen(&["-p", "a", "-pb", "name", "--", "-p", "x"]),
+            ["a", "b"]
+        );
+        assert_eq!(chosen(&["--package", "a", "--package=b"]), ["a", "b"]);
+        assert!(chosen(&["-p", "a", "--workspace"]).is_empty());
+        assert!(chosen(&["name"]).is_empty());
     }
 }

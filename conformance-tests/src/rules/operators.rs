@@ -13,8 +13,8 @@ use crate::request::Like as _;
 use crate::rule::rules;
 
 rules! {
-    "A.1" check_finds_nothing [Admin]
-        "The check of a store that is set up well finds nothing.";
+    "A.1" check_finds_no_fault [Admin]
+        "The check of a store that is set up well finds no fault, and each warning says what and how to mend it.";
     "A.2" migrating_again [Admin]
         "Migrating a store that is in use changes nothing, by eight at once, too.";
     "A.3" nothing_known [Admin]
@@ -31,8 +31,13 @@ rules! {
         "The record shows the last tick granted.";
 }
 
-async fn check_finds_nothing(cx: Context) -> Checked {
-    Ok(cx.client().await?.admin()?.check().await?.usable()?)
+async fn check_finds_no_fault(cx: Context) -> Checked {
+    let findings = cx.client().await?.admin()?.check().await?;
+    for finding in &findings {
+        let says = !finding.what.trim().is_empty() && !finding.fix.trim().is_empty();
+        ensure!(says, "a finding without its fix: {finding:?}");
+    }
+    Ok(findings.usable()?)
 }
 
 async fn migrating_again(cx: Context) -> Checked {

@@ -2,39 +2,20 @@
 //!
 //! `request_path redis://127.0.0.1`
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{Acquisition, FencingToken, Locks, clock};
+use distlock::{Acquisition, Fenced, Locks, clock};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-/// What a database row would be: it remembers the greatest fencing token and refuses smaller ones.
-#[derive(Debug)]
-struct Stock {
-    amount: u32,
-    fence: Option<FencingToken>,
-}
-
-impl Stock {
-    fn write(&mut self, amount: u32, fence: Option<FencingToken>) -> Result<()> {
-        if fence < self.fence {
-            return Err("a later holder was here: this lock is gone".into());
-        }
-        (self.amount, self.fence) = (amount, fence);
-        Ok(())
-    }
-}
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let url = std::env::args().nth(1).ok_or("say which store: a URL")?;
     let locks = distlock::connect(&url).await?;
     let product = format!("stock:{}", std::process::id());
-    let stock = Arc::new(Mutex::new(Stock {
-        amount: 10,
-        fence: None,
-    }));
+    // In a service this is a database row with a column for the token; it refuses holders that come too late.
+    let stock = Arc::new(Fenced::new(10));
 
     let mut requests = Vec::new();
     for _ in 0..20 {
@@ -46,13 +27,13 @@ async fn main() -> Result<()> {
         sold += u32::from(request.await??);
     }
     locks.shutdown(Duration::from_secs(5)).await?;
-    let left = stock.lock().map_err(|_| "poisoned")?.amount;
-    println!("sold {sold}, left {left}");
+    let stock = Arc::into_inner(stock).ok_or("a request is not through")?;
+    println!("sold {sold}, left {}", stock.into_inner());
     Ok(())
 }
 
 /// One request: takes the product's lock, reads the stock, thinks, writes. True if it got one.
-async fn buy(locks: Locks, product: String, stock: Arc<Mutex<Stock>>) -> Result<bool> {
+async fn buy(locks: Locks, product: String, stock: Arc<Fenced<u32>>) -> Result<bool> {
     let lock = locks.lock(product)?.at_most_for(Duration::from_secs(2));
     let guard = loop {
         match lock.try_acquire().await? {
@@ -60,12 +41,12 @@ async fn buy(locks: Locks, product: String, stock: Arc<Mutex<Stock>>) -> Result<
             _ => clock::sleep(Duration::from_millis(3)).await,
         }
     };
-    let amount = stock.lock().map_err(|_| "poisoned")?.amount;
+    let token = guard.fencing_token().ok_or("this store has no fencing")?;
+    let amount = *stock.enter(token)?;
     clock::sleep(Duration::from_millis(1)).await;
     let bought = amount > 0;
     if bought {
-        let mut stock = stock.lock().map_err(|_| "poisoned")?;
-        stock.write(amount - 1, guard.fencing_token())?;
+        *stock.enter(token)? = amount - 1;
     }
     guard.release().await?;
     Ok(bought)

@@ -1,6 +1,6 @@
 //! A job that three replicas have on their timers and that runs once for each planned time.
 //!
-//! `scheduled_job STORE_URL`, for example `scheduled_job sqlite:///tmp/locks.db?mode=rwc`. The store is migrated first;
+//! `scheduled_job STORE_URL`, for example `scheduled_job sqlite:///var/lib/shop/locks.db?mode=rwc`. The store is migrated first;
 //! in a real service that is a step of the deployment.
 
 use std::time::Duration;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -12,6 +13,7 @@ use std::time::Duration;
 use distlock::clock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long anything may take that should happen soon.
@@ -55,12 +57,23 @@ impl Store {
     }
 
     pub(crate) fn postgres() -> Self {
-        let url = server_url("DISTLOCK_TEST_POSTGRES_URL");
-        Self::migrated(url, tempfile::tempdir().unwrap())
+        Self::server("DISTLOCK_TEST_POSTGRES_URL")
     }
 
     pub(crate) fn redis() -> Self {
-        let url = server_url("DISTLOCK_TEST_REDIS_URL");
+        Self::server("DISTLOCK_TEST_REDIS_URL")
+    }
+
+    pub(crate) fn mysql() -> Self {
+        Self::server("DISTLOCK_TEST_MYSQL_URL")
+    }
+
+    pub(crate) fn mariadb() -> Self {
+        Self::server("DISTLOCK_TEST_MARIADB_URL")
+    }
+
+    fn server(variable: &str) -> Self {
+        let url = server_url(variable);
         Self::migrated(url, tempfile::tempdir().unwrap())
     }
 
@@ -74,6 +87,12 @@ impl Store {
     pub(crate) fn name(&self) -> String {
         let unique = self.folder.path().file_name().unwrap().to_string_lossy();
         format!("cli-test{unique}")
+    }
+
+    /// The same as an identifier, for a table or a user.
+    pub(crate) fn identifier(&self) -> String {
+        let name = self.name().to_lowercase();
+        name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
     }
 
     pub(crate) fn path(&self, file: &str) -> String {
@@ -107,6 +126,14 @@ impl Store {
         program
     }
 
+    /// What such a command answers under `--json`, where it ends with this code.
+    pub(crate) fn json(&self, args: &[&str], code: i32) -> Value {
+        let done = finish(self.command(args).arg("--json"));
+        assert_eq!(done.code, Some(code), "{done:?}");
+        assert_eq!(done.stderr, "", "{done:?}");
+        serde_json::from_str(&done.stdout).unwrap()
+    }
+
     /// Tries until it gets the lock; what the command then printed.
     pub(crate) fn run_when_free(&self, command: &[&str]) -> Done {
         let start = clock::Instant::now();
@@ -129,9 +156,19 @@ fn server_url(variable: &str) -> String {
 #[macro_export]
 macro_rules! on_each_store {
     ($($test:ident),* $(,)?) => {
-        mod sqlite { $(#[test] fn $test() { super::$test(&super::common::Store::sqlite()); })* }
-        mod postgres { $(#[test] fn $test() { super::$test(&super::common::Store::postgres()); })* }
-        mod redis { $(#[test] fn $test() { super::$test(&super::common::Store::redis()); })* }
+        $crate::on_store!(sqlite: $($test),*);
+        $crate::on_store!(postgres: $($test),*);
+        $crate::on_store!(mysql: $($test),*);
+        $crate::on_store!(mariadb: $($test),*);
+        $crate::on_store!(redis: $($test),*);
+    };
+}
+
+/// Tests on one store.
+#[macro_export]
+macro_rules! on_store {
+    ($store:ident: $($test:ident),* $(,)?) => {
+        mod $store { $(#[test] fn $test() { super::$test(&super::common::Store::$store()); })* }
     };
 }
 
@@ -256,6 +293,31 @@ impl Psql {
     pub(crate) fn expect(&mut self, line: &str) {
         while self.0.line() != line {}
     }
+}
+
+/// Sends one command to a Redis without a password; its answer.
+pub(crate) fn send_to_redis(url: &str, command: &str) -> String {
+    let address = url.trim_start_matches("redis://");
+    let mut server = TcpStream::connect(address.split('/').next().unwrap()).unwrap();
+    server
+        .write_all(format!("{command}\r\n").as_bytes())
+        .unwrap();
+    let mut answer = String::new();
+    BufReader::new(server).read_line(&mut answer).unwrap();
+    answer
+}
+
+/// The URL with one more parameter.
+pub(crate) fn with(url: &str, parameter: &str) -> String {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{separator}{parameter}")
+}
+
+/// The URL of the same server for somebody else: `user:password`.
+pub(crate) fn for_user(url: &str, user: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap();
+    let host = rest.split('@').next_back().unwrap();
+    format!("{scheme}://{user}@{host}")
 }
 
 pub(crate) fn is_alive(pid: i32) -> bool {

@@ -2,9 +2,10 @@ use std::time::Duration;
 
 use distlock_api::exchange::Lane;
 use distlock_api::{AcquireRequest, Attempt, Effect, Held};
-use sqlx::PgConnection;
 
-use super::{Request, Statements, fencing_token, micros, remaining, safe};
+use super::{Request, Statements, fencing_token, micros, remaining};
+use crate::session::Session;
+use crate::value::Value;
 
 /// Tries to take a lock.
 pub(crate) struct Acquire<'a>(pub(crate) &'a AcquireRequest);
@@ -24,15 +25,11 @@ impl Request for Acquire<'_> {
 
     /// One statement, as a rule. A second try follows where the first met somebody else's change and so knows no
     /// holder, and a name that is unknown is inserted.
-    async fn send(
-        &self,
-        statements: &Statements,
-        connection: &mut PgConnection,
-    ) -> sqlx::Result<Attempt> {
+    async fn send(&self, statements: &Statements, session: &mut Session) -> sqlx::Result<Attempt> {
         for _ in 0..2 {
-            let answer = match self.update(statements, connection).await? {
+            let answer = match self.update(statements, session).await? {
                 Some(row) => self.read(row)?,
-                None => self.insert(statements, connection).await?,
+                None => self.insert(statements, session).await?,
             };
             if let Some(attempt) = answer {
                 return Ok(attempt);
@@ -47,34 +44,33 @@ impl Acquire<'_> {
     async fn update(
         &self,
         statements: &Statements,
-        connection: &mut PgConnection,
+        session: &mut Session,
     ) -> sqlx::Result<Option<Row>> {
-        let Self(request) = self;
-        sqlx::query_as(safe(&statements.acquire))
-            .bind(request.name.as_str())
-            .bind(request.token.as_bytes().as_slice())
-            .bind(&*request.owner)
-            .bind(micros(request.lease))
-            .bind(request.tick)
-            .fetch_optional(connection)
-            .await
+        let rows = session.ask(&statements.acquire, &self.values()).await?;
+        Ok(rows.into_iter().next())
     }
 
     async fn insert(
         &self,
         statements: &Statements,
-        connection: &mut PgConnection,
+        session: &mut Session,
     ) -> sqlx::Result<Option<Attempt>> {
+        let fence: Vec<(i64,)> = session.ask(&statements.insert, &self.values()).await?;
+        fence
+            .first()
+            .map(|(fence,)| self.acquired(*fence))
+            .transpose()
+    }
+
+    fn values(&self) -> [Value<'_>; 5] {
         let Self(request) = self;
-        let fence: Option<(i64,)> = sqlx::query_as(safe(&statements.insert))
-            .bind(request.name.as_str())
-            .bind(request.token.as_bytes().as_slice())
-            .bind(&*request.owner)
-            .bind(micros(request.lease))
-            .bind(request.tick)
-            .fetch_optional(connection)
-            .await?;
-        fence.map(|(fence,)| self.acquired(fence)).transpose()
+        [
+            request.name.as_str().into(),
+            request.token.as_bytes().into(),
+            (&*request.owner).into(),
+            micros(request.lease).into(),
+            Value::Bigint(request.tick),
+        ]
     }
 
     /// What the row says; `None` if it is out of date, or our own.

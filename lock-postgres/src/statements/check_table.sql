@@ -1,9 +1,10 @@
--- The session, the table and our rights on it. $1 the quoted name of the table, $2 its bare name if the search path is to find it
+-- The server, the session, the table and our rights on it. $1 the quoted name of the table, $2 its bare name if the search path is to find it
 SELECT
-    current_setting('distlock.direct', true) IS NOT DISTINCT FROM 'on' AS direct,
     pg_is_in_recovery() AS in_recovery,
     current_setting('transaction_read_only') = 'on' AS read_only,
     current_user::text AS "user",
+    current_setting('fsync') = 'on' AS fsync,
+    current_setting('full_page_writes') = 'on' AS full_page_writes,
     class.relkind IN ('r', 'p') AS is_table,
     class.relpersistence::text AS persistence,
     row_security_active(class.oid) AS row_security,
@@ -24,6 +25,12 @@ SELECT
         SELECT privilege
         FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS privilege
         WHERE NOT has_table_privilege(class.oid, privilege)
-    ) AS missing_rights
+    ) AS missing_rights,
+    ARRAY(
+        SELECT tgname::text
+        FROM pg_catalog.pg_trigger
+        WHERE tgrelid = class.oid AND NOT tgisinternal AND tgenabled <> 'D'
+        ORDER BY tgname
+    ) AS triggers
 FROM (SELECT to_regclass($1) AS oid) AS found
 LEFT JOIN pg_catalog.pg_class AS class ON class.oid = found.oid

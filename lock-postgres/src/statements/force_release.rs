@@ -1,8 +1,9 @@
 use distlock_api::exchange::Lane;
 use distlock_api::{Effect, FencingToken, ForceRelease, LockName};
-use sqlx::PgConnection;
 
-use super::{Request, Statements, fencing_token, safe};
+use super::{Request, Statements, fencing_token};
+use crate::session::Session;
+use crate::value::Value;
 
 /// Frees a lock whoever holds it.
 pub(crate) struct Forced<'a> {
@@ -21,19 +22,16 @@ impl Request for Forced<'_> {
     async fn send(
         &self,
         statements: &Statements,
-        connection: &mut PgConnection,
+        session: &mut Session,
     ) -> sqlx::Result<ForceRelease> {
         // A number that the column cannot hold is no lock's: the greatest that it can hold is not reached either.
         let only_if = self
             .only_if
             .map(|fence| i64::try_from(fence.value()).unwrap_or(i64::MAX));
         for _ in 0..2 {
-            let row: Option<Row> = sqlx::query_as(safe(&statements.force_release))
-                .bind(self.name.as_str())
-                .bind(only_if)
-                .fetch_optional(&mut *connection)
-                .await?;
-            match row {
+            let values = [self.name.as_str().into(), Value::Bigint(only_if)];
+            let mut rows: Vec<Row> = session.ask(&statements.force_release, &values).await?;
+            match rows.pop() {
                 Some((true, was, _)) => return Ok(ForceRelease::Freed { was }),
                 Some((false, _, fence)) if only_if.is_some_and(|asked| asked != fence) => {
                     return Ok(ForceRelease::OtherFence {

@@ -13,7 +13,6 @@ use std::time::Duration;
 use distlock_api::exchange::Lane;
 use distlock_api::options::MAX_LEASE;
 use distlock_api::{Effect, Error, ErrorKind, FencingToken};
-use sqlx::{AssertSqlSafe, PgConnection};
 
 pub(crate) use acquire::Acquire;
 pub(crate) use force_release::Forced;
@@ -23,6 +22,7 @@ pub(crate) use release::Released;
 pub(crate) use renew::Renew;
 
 use crate::schema::Table;
+use crate::session::Session;
 
 /// One thing to ask of the server, in one statement or a few that each stand alone.
 ///
@@ -47,7 +47,7 @@ pub(crate) trait Request: Sync {
     fn send(
         &self,
         statements: &Statements,
-        connection: &mut PgConnection,
+        session: &mut Session,
     ) -> impl Future<Output = sqlx::Result<Self::Answer>> + Send;
 }
 
@@ -60,12 +60,13 @@ pub(crate) struct Statements {
     force_release: Arc<str>,
     records: Arc<str>,
     purge: Arc<str>,
+    pub(crate) check_table: Arc<str>,
+    pub(crate) check_columns: Arc<str>,
 }
 
 impl Statements {
     pub(crate) fn new(table: &Table) -> Self {
-        let table = table.to_string();
-        let text = |template| without_comments(template).replace("{table}", &table).into();
+        let text = |template| statement(template, table).into();
         Self {
             acquire: text(include_str!("acquire.sql")),
             insert: text(include_str!("insert.sql")),
@@ -74,8 +75,15 @@ impl Statements {
             force_release: text(include_str!("force_release.sql")),
             records: text(include_str!("records.sql")),
             purge: text(include_str!("purge.sql")),
+            check_table: text(include_str!("check_table.sql")),
+            check_columns: text(include_str!("check_columns.sql")),
         }
     }
+}
+
+/// The text of a file for one table.
+pub(crate) fn statement(template: &str, table: &Table) -> String {
+    without_comments(template).replace("{table}", &table.to_string())
 }
 
 /// Comments are for readers of the files; the server is spared them.
@@ -83,11 +91,6 @@ fn without_comments(sql: &str) -> String {
     let lines = sql.lines().map(str::trim);
     let code: Vec<_> = lines.filter(|line| !line.starts_with("--")).collect();
     code.join(" ")
-}
-
-/// A text that was made here, of nothing but a template and the quoted table.
-fn safe(text: &Arc<str>) -> AssertSqlSafe<Arc<str>> {
-    AssertSqlSafe(Arc::clone(text))
 }
 
 /// Whole microseconds, the unit of PostgreSQL's times, rounded up.

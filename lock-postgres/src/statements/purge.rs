@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
-use sqlx::PgConnection;
 
-use super::{Request, Statements, micros, safe};
+use super::{Request, Statements, micros};
+use crate::session::Session;
 
 /// Deletes some records of locks that have been free for long, and says how many.
 pub(crate) struct Purge(pub(crate) Duration);
@@ -21,16 +21,10 @@ impl Request for Purge {
     const CHECKED: bool = true;
     const LANE: Lane = Lane::Taking;
 
-    async fn send(
-        &self,
-        statements: &Statements,
-        connection: &mut PgConnection,
-    ) -> sqlx::Result<u64> {
-        let done = sqlx::query(safe(&statements.purge))
-            .bind(micros(self.0.min(Self::LONGEST)))
-            .bind(Self::BATCH as i64)
-            .execute(connection)
-            .await?;
-        Ok(done.rows_affected())
+    async fn send(&self, statements: &Statements, session: &mut Session) -> sqlx::Result<u64> {
+        let longest = micros(self.0.min(Self::LONGEST));
+        let values = [longest.into(), (Self::BATCH as i64).into()];
+        let deleted: Vec<(i64,)> = session.ask(&statements.purge, &values).await?;
+        Ok(deleted.iter().map(|(count,)| count.unsigned_abs()).sum())
     }
 }

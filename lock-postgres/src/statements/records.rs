@@ -2,9 +2,10 @@ use std::time::{Duration, SystemTime};
 
 use distlock_api::exchange::Lane;
 use distlock_api::{Effect, LockName, LockRecord, LockState};
-use sqlx::PgConnection;
 
-use super::{Request, Statements, damaged, fencing_token, remaining, safe};
+use super::{Request, Statements, damaged, fencing_token, remaining};
+use crate::session::Session;
+use crate::value::Value;
 
 /// Reads the record of one lock, or of all. A replica and a role that may only read can be asked, too.
 pub(crate) struct Records<'a>(pub(crate) Option<&'a LockName>);
@@ -29,12 +30,10 @@ impl Request for Records<'_> {
     async fn send(
         &self,
         statements: &Statements,
-        connection: &mut PgConnection,
+        session: &mut Session,
     ) -> sqlx::Result<Vec<LockRecord>> {
-        let rows: Vec<Row> = sqlx::query_as(safe(&statements.records))
-            .bind(self.0.map(LockName::as_str))
-            .fetch_all(connection)
-            .await?;
+        let values = [Value::Text(self.0.map(LockName::as_str))];
+        let rows: Vec<Row> = session.ask(&statements.records, &values).await?;
         rows.into_iter().map(record).collect()
     }
 }

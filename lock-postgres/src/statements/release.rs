@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use distlock_api::exchange::Lane;
 use distlock_api::{LeaseId, Release};
-use sqlx::PgConnection;
 
-use super::{Request, Statements, micros, safe};
+use super::{Request, Statements, micros};
+use crate::session::Session;
 
 /// Ends a lease, or lets it rest.
 pub(crate) struct Released<'a> {
@@ -20,20 +20,16 @@ impl Request for Released<'_> {
     const CHECKED: bool = true;
     const LANE: Lane = Lane::Holding;
 
-    async fn send(
-        &self,
-        statements: &Statements,
-        connection: &mut PgConnection,
-    ) -> sqlx::Result<Release> {
+    async fn send(&self, statements: &Statements, session: &mut Session) -> sqlx::Result<Release> {
         let mut by = None;
         for _ in 0..2 {
-            let row: Option<Row> = sqlx::query_as(safe(&statements.release))
-                .bind(self.lease.name.as_str())
-                .bind(self.lease.token.as_bytes().as_slice())
-                .bind(micros(self.linger))
-                .fetch_optional(&mut *connection)
-                .await?;
-            match row {
+            let values = [
+                self.lease.name.as_str().into(),
+                self.lease.token.as_bytes().into(),
+                micros(self.linger).into(),
+            ];
+            let mut rows: Vec<Row> = session.ask(&statements.release, &values).await?;
+            match rows.pop() {
                 Some((true, ..)) => return Ok(Release::Released),
                 // It was changed under our hands; a second look tells by whom.
                 Some((false, _, true)) => {}

@@ -3,9 +3,10 @@ use std::time::Duration;
 
 use distlock_api::exchange::Lane;
 use distlock_api::{LeaseId, Renewal};
-use sqlx::PgConnection;
 
-use super::{Request, Statements, micros, safe};
+use super::{Request, Statements, micros};
+use crate::session::Session;
+use crate::value::Value;
 
 /// Moves the ends of leases, all in one statement.
 pub(crate) struct Renew<'a>(pub(crate) &'a [(LeaseId, Duration)]);
@@ -21,21 +22,20 @@ impl Request for Renew<'_> {
     async fn send(
         &self,
         statements: &Statements,
-        connection: &mut PgConnection,
+        session: &mut Session,
     ) -> sqlx::Result<Vec<Renewal>> {
         let asked = self.distinct();
-        let names: Vec<_> = asked.iter().map(|(lease, _)| lease.name.as_str()).collect();
-        let tokens: Vec<_> = asked
+        let names = asked.iter().map(|(lease, _)| lease.name.as_str());
+        let tokens = asked
             .iter()
-            .map(|(lease, _)| lease.token.as_bytes().as_slice())
-            .collect();
-        let ttls: Vec<_> = asked.iter().map(|(_, ttl)| micros(*ttl)).collect();
-        let rows: Vec<Row> = sqlx::query_as(safe(&statements.renew))
-            .bind(names)
-            .bind(tokens)
-            .bind(ttls)
-            .fetch_all(connection)
-            .await?;
+            .map(|(lease, _)| lease.token.as_bytes().as_slice());
+        let ttls = asked.iter().map(|(_, ttl)| micros(*ttl));
+        let values = [
+            Value::Texts(names.collect()),
+            Value::Byteses(tokens.collect()),
+            Value::Bigints(ttls.collect()),
+        ];
+        let rows: Vec<Row> = session.ask(&statements.renew, &values).await?;
         let answers: HashMap<_, _> = rows
             .iter()
             .map(|(name, token, renewed, by)| ((&**name, &**token), (*renewed, by)))

@@ -11,7 +11,9 @@ pub mod proxy;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use distlock_api::{AcquireRequest, Attempt, LockAdmin, LockBackend, LockName, clock};
+use distlock_api::{
+    AcquireRequest, Attempt, Error, LockAdmin, LockBackend, LockName, Operation, clock,
+};
 use distlock_postgres::{Builder, PostgresBackend, Table};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
@@ -28,6 +30,20 @@ pub fn url() -> String {
 
 pub fn options() -> PgConnectOptions {
     url().parse().unwrap()
+}
+
+/// The URL of a PgBouncer in transaction mode before the same server.
+pub fn pooler_url() -> String {
+    std::env::var("DISTLOCK_TEST_PGBOUNCER_URL").expect(
+        "no test pooler: run `cargo xtask test`, or set DISTLOCK_TEST_PGBOUNCER_URL to a PgBouncer \
+         in transaction mode before the server that DISTLOCK_TEST_POSTGRES_URL names",
+    )
+}
+
+pub fn pooler_options() -> PgConnectOptions {
+    // What PgBouncer refuses unless it is told to ignore it.
+    let options: PgConnectOptions = pooler_url().parse().unwrap();
+    options.extra_float_digits(None)
 }
 
 /// A name that no other test uses.
@@ -142,6 +158,15 @@ pub async fn until(sql: &str) {
     assert!(done.is_some(), "never true: {sql}");
 }
 
+/// Waits until a session of this application waits for another session's lock.
+pub async fn until_waits(application: &str) {
+    until(&format!(
+        "SELECT count(*) > 0 FROM pg_stat_activity
+         WHERE application_name = '{application}' AND wait_event_type = 'Lock'"
+    ))
+    .await;
+}
+
 pub async fn pool_of_one() -> PgPool {
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(1);
     pool.connect(&url()).await.unwrap()
@@ -169,4 +194,11 @@ pub async fn acquire(backend: &PostgresBackend, text: &str) -> (AcquireRequest, 
     let attempt = backend.try_acquire(&request).await.unwrap();
     let fence = granted(&attempt).unwrap_or_else(|| panic!("not granted: {attempt:?}"));
     (request, fence)
+}
+
+/// The first fault that a check finds, as lock calls report it.
+pub async fn fault(backend: &PostgresBackend) -> Error {
+    let findings = backend.check().await.unwrap();
+    let fault = findings.usable().unwrap_err();
+    fault.during("postgres", Operation::Check)
 }

@@ -15,7 +15,9 @@ pub struct Proxy {
 
 #[derive(Default)]
 struct State {
+    connections: AtomicU64,
     round_trips: AtomicU64,
+    prepared: AtomicU64,
     loses_reply: AtomicBool,
     drops_options: AtomicBool,
     /// Connections of earlier generations are silent.
@@ -23,15 +25,20 @@ struct State {
 }
 
 impl Proxy {
+    /// Before the test server.
     pub async fn new() -> Self {
+        Self::before(super::options()).await
+    }
+
+    pub async fn before(server: PgConnectOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = super::options();
         let options = server.clone().host("127.0.0.1").port(address.port());
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                shared.connections.fetch_add(1, Ordering::SeqCst);
                 let server = (server.get_host(), server.get_port());
                 let server = TcpStream::connect(server).await.unwrap();
                 client.set_nodelay(true).unwrap();
@@ -48,6 +55,16 @@ impl Proxy {
     /// How many since the last call. A client ends each with Sync or Query.
     pub fn round_trips(&self) -> u64 {
         self.state.round_trips.swap(0, Ordering::SeqCst)
+    }
+
+    /// How many connections were opened since the last call.
+    pub fn connections(&self) -> u64 {
+        self.state.connections.swap(0, Ordering::SeqCst)
+    }
+
+    /// How many statements were prepared since the last call.
+    pub fn prepared(&self) -> u64 {
+        self.state.prepared.swap(0, Ordering::SeqCst)
     }
 
     /// The server's next answer is lost together with its connection.
@@ -94,7 +111,7 @@ async fn requests(
     if state.drops_options.load(Ordering::SeqCst) {
         start = without_options(&start);
     }
-    write(&mut server, &start).await?;
+    write(&mut server, &[], &start).await?;
     loop {
         let kind = client.read_u8().await?;
         let message = read(&mut client).await?;
@@ -104,8 +121,10 @@ async fn requests(
         if matches!(kind, b'S' | b'Q') {
             state.round_trips.fetch_add(1, Ordering::SeqCst);
         }
-        server.write_u8(kind).await?;
-        write(&mut server, &message).await?;
+        if kind == b'P' {
+            state.prepared.fetch_add(1, Ordering::SeqCst);
+        }
+        write(&mut server, &[kind], &message).await?;
     }
 }
 
@@ -134,10 +153,11 @@ async fn read(from: &mut OwnedReadHalf) -> std::io::Result<Vec<u8>> {
     Ok(message)
 }
 
-async fn write(to: &mut OwnedWriteHalf, message: &[u8]) -> std::io::Result<()> {
-    to.write_u32(u32::try_from(message.len()).unwrap() + 4)
-        .await?;
-    to.write_all(message).await
+/// In one piece: PgBouncer takes no start-up message in parts.
+async fn write(to: &mut OwnedWriteHalf, kind: &[u8], message: &[u8]) -> std::io::Result<()> {
+    let length = u32::try_from(message.len()).unwrap() + 4;
+    let whole = [kind, &length.to_be_bytes(), message].concat();
+    to.write_all(&whole).await
 }
 
 /// The start-up message: a version, then keys and values, each ended by a zero, then a zero.

@@ -1,32 +1,33 @@
--- Runs each command that the other scripts need, on a key that is no lock's.
+-- Runs each command that the other scripts need, on a key that is no lock's, and reads the server's settings.
 --
--- KEYS[1]  the key
+-- KEYS[1]  the key; ARGV[1] instead where its use is denied, so that the commands can be tried all the same
 --
--- 1, or the error with the command that failed
-local key = KEYS[1]
+-- {INFO or nil, why there is none or nil, {{a command, why it failed}, …}}. A command that failed does not keep the
+-- next from being tried.
+local key = KEYS[1] or ARGV[1]
+local failures = {}
 
--- A replica that was made writable would take the locks and forget them.
-local info = redis.pcall('INFO', 'replication')
-if type(info) == 'string' and string.find(info, 'role:slave', 1, true) then
-  return redis.error_reply('READONLY the server is a replica')
-end
-
-local commands = {
-  { 'SET', key, '0', 'NX', 'PX', '1000' },
-  { 'INCR', key },
-  { 'INCRBY', key, '1' },
-  { 'GET', key },
-  { 'PTTL', key },
-  { 'PEXPIRE', key, '1000' },
-  { 'PEXPIREAT', key, '1' },
-  { 'TIME' },
-  { 'DEL', key },
-}
-for _, command in ipairs(commands) do
-  local reply = redis.pcall(unpack(command))
+local function try(...)
+  local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then
-    redis.pcall('DEL', key)
-    return redis.error_reply(reply.err .. ' (' .. command[1] .. ')')
+    failures[#failures + 1] = { string.lower((...)), reply.err }
   end
 end
-return 1
+
+local info = redis.pcall('INFO')
+local shown = type(info) == 'string'
+
+-- A replica that was made writable would take the key, as it would take locks and forget them.
+if not (shown and string.find(info, 'role:slave', 1, true)) then
+  try('SET', key, '0', 'PX', '1000')
+  try('INCR', key)
+  try('INCRBY', key, '1')
+  try('GET', key)
+  try('PTTL', key)
+  try('PEXPIRE', key, '1000')
+  try('PEXPIREAT', key, '1')
+  try('PEXPIRETIME', key)
+  try('TIME')
+  try('DEL', key)
+end
+return { shown and info, not shown and info.err, failures }

@@ -112,6 +112,31 @@ pub(crate) async fn not_acquired(backend: &RedisBackend) -> Error {
     error
 }
 
+/// Makes a server a whole cluster by itself.
+pub(crate) async fn give_all_slots(space: &mut Space) {
+    let mut add = redis::cmd("CLUSTER");
+    add.arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>());
+    let () = add.query_async(&mut space.raw).await.unwrap();
+    while !space
+        .run::<String>("CLUSTER INFO")
+        .await
+        .contains("cluster_state:ok")
+    {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The rights that the documentation names, without those that the server does not know.
+pub(crate) async fn documented_rights(connection: &mut MultiplexedConnection) -> Vec<String> {
+    let docs = include_str!("../../src/lib.rs").replace("\n//!", "");
+    let rights = docs.split("~lock:* ").nth(1).unwrap();
+    let rights = rights.split('`').next().unwrap().split(' ');
+    let info: String = redis::cmd("INFO").query_async(connection).await.unwrap();
+    let is_old = info.contains("redis_version:6");
+    let known = |right: &&str| !(is_old && *right == "+pexpiretime");
+    rights.filter(known).map(str::to_owned).collect()
+}
+
 /// A server of a test's own, stopped when dropped.
 pub(crate) struct Server {
     process: Child,
@@ -153,6 +178,8 @@ impl Server {
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+        // A server in a container ends a moment after the program that stands for it.
+        while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {}
     }
 
     pub(crate) async fn start_again(&mut self) {

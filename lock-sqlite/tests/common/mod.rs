@@ -25,6 +25,14 @@ impl Store {
         }
     }
 
+    /// No file yet, in a folder of this one.
+    #[cfg(unix)]
+    pub(crate) fn empty_in(folder: &std::path::Path, prefix: &str) -> Self {
+        let mut builder = tempfile::Builder::new();
+        let folder = builder.prefix(prefix).tempdir_in(folder).unwrap();
+        Self { folder }
+    }
+
     /// A file with the table.
     pub(crate) async fn migrated() -> Self {
         let store = Self::empty();

@@ -3,39 +3,35 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, chown};
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
-use nix::unistd::{Uid, User};
+use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
 
-use super::process::{Process, tied_to_us};
-use super::{Server, free_port, own_folder};
-use crate::command::Group;
+use super::access::{self, Access};
+use super::account::Account;
+use super::kind::Kind;
+use super::process::{Process, succeed, tied_to_us};
+use super::ready::ready;
+use super::{Running, Server, free_port, own_folder};
 use crate::programs::{self, Version};
 use crate::progress::say;
 
-pub(crate) const URL_VARIABLE: &str = "DISTLOCK_TEST_POSTGRES_URL";
+/// The fast shutdown; SIGTERM would wait for the clients.
+const STOP: Signal = Signal::SIGINT;
 const NEEDED: [&str; 4] = ["initdb", "postgres", "pg_isready", "createdb"];
-
-pub(crate) fn is_given() -> bool {
-    super::is_given(URL_VARIABLE)
-}
 
 pub(super) async fn start() -> Result<Server> {
     let binaries = Binaries::find().context("initdb and postgres are missing")?;
     let version = Version::of(&binaries.0.join("postgres"), (13, 0))?;
-    let account = Account::unprivileged()?;
     let folder = own_folder("postgres")?;
     let cluster = Cluster {
         binaries,
-        account,
+        account: Account::unprivileged("postgres")?,
         folder: folder.path(),
-        password: random_password()?,
+        access: Access::random()?,
     };
     say(format_args!(
         "postgres {version}: initdb in {}",
@@ -45,27 +41,25 @@ pub(super) async fn start() -> Result<Server> {
 
     let port = free_port()?;
     let name = format!("postgres {version}");
-    let mut process = Process::start(name, &mut cluster.server(port), folder.path())?;
+    let mut process = Process::start(name, &mut cluster.server(port), STOP, folder.path())?;
     say(format_args!(
         "waiting for postgres on 127.0.0.1:{port} (ping)"
     ));
-    process.ready(async || cluster.answers(port).await).await?;
+    ready(&mut process, async || cluster.answers(port).await).await?;
     cluster.createdb(port).await?;
-    let password = &cluster.password;
     Ok(Server {
-        url_variable: URL_VARIABLE,
-        url: format!("postgres://distlock:{password}@127.0.0.1:{port}/distlock"),
-        process,
-        _folder: folder,
+        kind: Kind::Postgres,
+        url: cluster.access.url("postgres", port),
+        running: Running::Process(process, folder),
     })
 }
 
 /// The folder with PostgreSQL's programs of one version.
-pub(crate) struct Binaries(PathBuf);
+pub(super) struct Binaries(PathBuf);
 
 impl Binaries {
     /// Debian's newest, else those on the `PATH`.
-    pub(crate) fn find() -> Option<Self> {
+    pub(super) fn find() -> Option<Self> {
         let debian = newest(Path::new("/usr/lib/postgresql"));
         let on_path = || programs::on_path("initdb")?.parent().map(Path::to_owned);
         debian.or_else(on_path).map(Self)
@@ -89,53 +83,19 @@ fn is_complete(bin: &Path) -> bool {
         .all(|name| programs::is_executable(&bin.join(name)))
 }
 
-/// PostgreSQL refuses to run as root; its package makes the user `postgres`.
-struct Account(Option<User>);
-
-impl Account {
-    fn unprivileged() -> Result<Self> {
-        if !Uid::effective().is_root() {
-            return Ok(Self(None));
-        }
-        let user = User::from_name("postgres")?.context(
-            "postgres does not run as root, and there is no user `postgres` to run it as",
-        )?;
-        Ok(Self(Some(user)))
-    }
-
-    fn own(&self, path: &Path) -> Result<()> {
-        if let Some(user) = &self.0 {
-            chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
-                .with_context(|| format!("cannot give {} to postgres", path.display()))?;
-        }
-        Ok(())
-    }
-
-    fn runs(&self, command: &mut Command) {
-        if let Some(user) = &self.0 {
-            command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
-        }
-    }
-}
-
 /// A data folder in the making, and the commands for it.
 struct Cluster<'a> {
     binaries: Binaries,
     account: Account,
     folder: &'a Path,
-    password: String,
+    access: Access,
 }
 
 impl Cluster<'_> {
     async fn initdb(&self) -> Result<()> {
         self.account.own(self.folder)?;
         let password_file = self.folder.join("password");
-        File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&password_file)?
-            .write_all(self.password.as_bytes())?;
+        access::write(&password_file, &self.access.password)?;
         self.account.own(&password_file)?;
 
         let mut initdb = self.command(Command::new(self.binaries.0.join("initdb")));
@@ -146,11 +106,11 @@ impl Cluster<'_> {
             .arg(&password_file)
             .arg("--pgdata")
             .arg(self.folder.join("data"));
-        succeed("initdb", initdb, self.folder).await
+        succeed("initdb", initdb, Stdio::null(), self.folder).await
     }
 
     fn server(&self, port: u16) -> Command {
-        let mut postgres = self.command(tied_to_us(&self.binaries.0.join("postgres")));
+        let mut postgres = self.command(tied_to_us(&self.binaries.0.join("postgres"), STOP));
         let mut sockets = OsString::from("unix_socket_directories=");
         sockets.push(self.folder);
         postgres
@@ -168,15 +128,17 @@ impl Cluster<'_> {
     async fn answers(&self, port: u16) -> bool {
         let mut ping = self.client("pg_isready", port);
         ping.args(["--dbname=postgres", "--timeout=2"]);
-        succeed("pg_isready", ping, self.folder).await.is_ok()
+        succeed("pg_isready", ping, Stdio::null(), self.folder)
+            .await
+            .is_ok()
     }
 
     async fn createdb(&self, port: u16) -> Result<()> {
         let mut createdb = self.client("createdb", port);
         createdb
-            .env("PGPASSWORD", &self.password)
+            .env("PGPASSWORD", &self.access.password)
             .args(["--no-password", "distlock"]);
-        succeed("createdb", createdb, self.folder).await
+        succeed("createdb", createdb, Stdio::null(), self.folder).await
     }
 
     fn client(&self, name: &str, port: u16) -> Command {
@@ -198,28 +160,6 @@ impl Cluster<'_> {
         command.env("LC_ALL", "C").current_dir(self.folder);
         command
     }
-}
-
-/// Runs to the end; what it printed is shown only when it fails.
-async fn succeed(name: &str, command: Command, folder: &Path) -> Result<()> {
-    let log = folder.join(format!("{name}.log"));
-    let output = File::create(&log)?;
-    let mut command = tokio::process::Command::from(command);
-    command.stdout(output.try_clone()?).stderr(output);
-    let status = Group::spawn(&mut command)?.wait().await?;
-    if status.success() {
-        return Ok(());
-    }
-    let printed = fs::read(&log).unwrap_or_default();
-    let printed = String::from_utf8_lossy(&printed);
-    bail!("{name} failed ({status}):\n{printed}")
-}
-
-/// Hexadecimal, so that it needs no escapes in a URL.
-fn random_password() -> Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)?;
-    Ok(bytes.map(|byte| format!("{byte:02x}")).concat())
 }
 
 #[cfg(test)]

@@ -10,26 +10,32 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::ready::{self, Life, last_lines};
+use crate::command::Group;
 use crate::programs;
 use crate::progress::{Stopwatch, say};
 
-/// PostgreSQL on a slow disk is the slowest; past this, something is wrong.
-const START_LIMIT: Duration = Duration::from_secs(60);
-const BETWEEN_PINGS: Duration = Duration::from_millis(50);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
-const LOG_LINES: usize = 40;
 
 /// A child that is stopped when it is dropped.
 pub(super) struct Process {
     name: String,
     child: Child,
+    stop: Signal,
     log: PathBuf,
     since: Stopwatch,
 }
 
 impl Process {
     /// Starts `command`; its output goes to a log in `folder`.
-    pub(super) fn start(name: String, command: &mut Command, folder: &Path) -> Result<Self> {
+    ///
+    /// `stop` asks the server to end at once, with its clients still there.
+    pub(super) fn start(
+        name: String,
+        command: &mut Command,
+        stop: Signal,
+        folder: &Path,
+    ) -> Result<Self> {
         let log = folder.join("server.log");
         let output = File::create(&log)?;
         // A group of its own: Ctrl-C must not take the servers away from tests that still run.
@@ -42,44 +48,31 @@ impl Process {
         Ok(Self {
             name,
             child,
+            stop,
             log,
             since: Stopwatch::start(),
         })
     }
+}
 
-    /// Waits until `ping` says that the server answers.
-    pub(super) async fn ready(&mut self, ping: impl AsyncFn() -> bool) -> Result<()> {
-        loop {
-            // Asked before and after: a stranger on our port must not pass for our server.
-            self.still_runs()?;
-            if ping().await {
-                self.still_runs()?;
-                say(format_args!("{} ready after {}", self.name, self.since));
-                return Ok(());
-            }
-            if self.since.elapsed() > START_LIMIT {
-                bail!(
-                    "{} does not answer after {}\n{}",
-                    self.name,
-                    self.since,
-                    self.log_tail()
-                );
-            }
-            tokio::time::sleep(BETWEEN_PINGS).await;
-        }
+impl Life for Process {
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    pub(super) fn still_runs(&mut self) -> Result<()> {
+    fn since(&self) -> Stopwatch {
+        self.since
+    }
+
+    async fn still_runs(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("{} ended ({status})\n{}", self.name, self.log_tail()),
         }
     }
 
-    pub(super) fn log_tail(&self) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        format!("end of the log of {}:\n{}", self.name, last_lines(&log))
+    fn log_tail(&self) -> String {
+        ready::log_tail(&self.name, &fs::read(&self.log).unwrap_or_default())
     }
 }
 
@@ -88,9 +81,8 @@ impl Drop for Process {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // To PostgreSQL an interrupt is the fast shutdown; TERM would wait for its clients.
         let pid = Pid::from_raw(self.child.id().cast_signed());
-        let _ = kill(pid, Signal::SIGINT);
+        let _ = kill(pid, self.stop);
         let since = Stopwatch::start();
         while since.elapsed() < STOP_LIMIT {
             if let Ok(Some(_)) = self.child.try_wait() {
@@ -104,13 +96,14 @@ impl Drop for Process {
     }
 }
 
-/// A command for `program` that is interrupted when we die, even by SIGKILL, where `setpriv` can do that.
-pub(super) fn tied_to_us(program: &Path) -> Command {
+/// A command for `program` that gets the signal when we die, even by SIGKILL, where `setpriv` can do that.
+pub(super) fn tied_to_us(program: &Path, stop: Signal) -> Command {
     if !setpriv_works() {
         return Command::new(program);
     }
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "INT"]).arg(program);
+    let signal = stop.as_str().trim_start_matches("SIG");
+    command.args(["--pdeathsig", signal]).arg(program);
     command
 }
 
@@ -124,31 +117,46 @@ fn setpriv_works() -> bool {
             .is_ok_and(|status| status.success())
 }
 
-fn last_lines(text: &str) -> String {
-    let lines: Vec<_> = text.lines().collect();
-    let first = lines.len().saturating_sub(LOG_LINES);
-    lines[first..].join("\n")
+/// Runs to the end; what it printed is shown only when it fails.
+pub(super) async fn succeed(
+    name: &str,
+    command: Command,
+    input: impl Into<Stdio>,
+    folder: &Path,
+) -> Result<()> {
+    let log = folder.join(format!("{name}.log"));
+    let output = File::create(&log)?;
+    let mut command = tokio::process::Command::from(command);
+    command.stdout(output.try_clone()?).stderr(output);
+    let status = Group::spawn_fed(&mut command, input)?.wait().await?;
+    if status.success() {
+        return Ok(());
+    }
+    let printed = fs::read(&log).unwrap_or_default();
+    let printed = String::from_utf8_lossy(&printed);
+    bail!("{name} failed ({status}):\n{}", last_lines(&printed))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_log_is_cut_at_its_start() {
-        let log: String = (1..=50).map(|n| format!("line {n}\n")).collect();
-        let tail = last_lines(&log);
-        assert!(tail.starts_with("line 11\n") && tail.ends_with("line 50"));
-        assert_eq!(last_lines("one"), "one");
-    }
-
     #[tokio::test]
     async fn a_server_that_ends_shows_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo no such option; exit 3"]);
-        let mut process = Process::start("stub".to_owned(), &mut command, folder.path()).unwrap();
-        let error = process.ready(async || false).await.unwrap_err().to_string();
+        let mut process = Process::start(
+            "stub".to_owned(),
+            &mut command,
+            Signal::SIGINT,
+            folder.path(),
+        )
+        .unwrap();
+        let error = ready::ready(&mut process, async || false)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("exit status: 3"), "{error}");
         assert!(error.contains("no such option"), "{error}");
     }
@@ -156,8 +164,10 @@ mod tests {
     #[test]
     fn dropping_stops_the_child() {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = tied_to_us(Path::new("sleep"));
-        let process = Process::start("stub".to_owned(), command.arg("600"), folder.path()).unwrap();
+        let mut command = tied_to_us(Path::new("sleep"), Signal::SIGTERM);
+        let command = command.arg("600");
+        let process =
+            Process::start("stub".to_owned(), command, Signal::SIGTERM, folder.path()).unwrap();
         let pid = Pid::from_raw(process.child.id().cast_signed());
         drop(process);
         assert!(kill(pid, None).is_err(), "{pid} is still there");

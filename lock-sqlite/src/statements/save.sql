@@ -10,5 +10,4 @@ ON CONFLICT (name) DO UPDATE SET
     last_tick = excluded.last_tick,
     locked_by = excluded.locked_by,
     locked_at = excluded.locked_at,
-    lock_until = excluded.lock_until;
-COMMIT;
+    lock_until = excluded.lock_until

@@ -1,0 +1,174 @@
+//! The columns and keys of the table.
+
+use distlock_api::{ErrorKind, Finding, Findings};
+use sqlx::MySqlConnection;
+
+use crate::schema::{Table, quoted};
+
+/// What the table needs: column, type, whether it refuses null.
+const COLUMNS: [(&str, &str, bool); 8] = [
+    ("name", "varchar(255)", true),
+    ("lock_until", "datetime(6)", true),
+    ("locked_at", "datetime(6)", true),
+    ("locked_by", "varchar(255)", true),
+    ("token", "binary(16)", true),
+    ("fence", "bigint unsigned", true),
+    ("last_tick", "bigint", false),
+    ("resting", "tinyint(1)", true),
+];
+
+/// Byte for byte, to the last blank: MySQL's and MariaDB's.
+const COLLATIONS: [&str; 2] = ["utf8mb4_0900_bin", "utf8mb4_nopad_bin"];
+
+/// A row of `check_columns.sql`: name, type, collation, takes null, has a default, gets a number by itself.
+type Column = (String, String, String, bool, bool, bool);
+
+/// A row of `check_keys.sql`: the key, whether this column of it is the whole name.
+type KeyPart = (String, bool);
+
+pub(super) async fn check(
+    connection: &mut MySqlConnection,
+    table: &Table,
+) -> sqlx::Result<Findings> {
+    let columns: Vec<Column> = sqlx::query_as(include_str!("../statements/check_columns.sql"))
+        .bind(table.schema())
+        .bind(table.name())
+        .persistent(false)
+        .fetch_all(&mut *connection)
+        .await?;
+    let keys: Vec<KeyPart> = sqlx::query_as(include_str!("../statements/check_keys.sql"))
+        .bind(table.schema())
+        .bind(table.name())
+        .persistent(false)
+        .fetch_all(connection)
+        .await?;
+    let wanted = COLUMNS
+        .into_iter()
+        .filter_map(|wanted| column_complaint(wanted, &columns));
+    let strange = columns.iter().filter_map(strange_complaint);
+    let complaints = wanted.chain(strange).chain(key_complaints(&keys));
+    Ok(complaints
+        .map(|(what, change)| {
+            let what = format!("{table} {what}");
+            Finding::fault(
+                ErrorKind::Config,
+                what,
+                format!("ALTER TABLE {table} {change}"),
+            )
+        })
+        .collect())
+}
+
+/// What is wrong, and the change that mends it.
+type Complaint = (String, String);
+
+fn column_complaint(
+    (name, kind, not_null): (&str, &str, bool),
+    columns: &[Column],
+) -> Option<Complaint> {
+    let fix = |verb: &str| format!("{verb} COLUMN {}", definition(name, kind, not_null));
+    let Some(column) = columns.iter().find(|column| column.0 == name) else {
+        return Some((format!("has no column {name}"), fix("ADD")));
+    };
+    let (_, its_kind, collation, nullable, ..) = column;
+    let what = if !fits(kind, its_kind) {
+        format!("has the column {name} as {its_kind}")
+    } else if name == "name" && !COLLATIONS.contains(&&**collation) {
+        format!("takes different names for the same (collation {collation})")
+    } else if name == "locked_by" && !collation.starts_with("utf8mb4") {
+        format!("cannot store every text in the column {name} (collation {collation})")
+    } else if *nullable == not_null {
+        let verb = if not_null { "takes" } else { "refuses" };
+        format!("{verb} null in the column {name}")
+    } else {
+        return None;
+    };
+    Some((what, fix("MODIFY")))
+}
+
+/// Both servers write the same types in different ways. More room does no harm.
+fn fits(wanted: &str, found: &str) -> bool {
+    let length = |kind: &str| -> Option<u32> {
+        let length = kind.strip_prefix("varchar(")?.strip_suffix(')')?;
+        length.parse().ok()
+    };
+    match (length(wanted), length(found)) {
+        (Some(wanted), Some(found)) => found >= wanted,
+        _ => found.replace("bigint(20)", "bigint") == wanted,
+    }
+}
+
+/// As the printed schema has it.
+fn definition(name: &str, kind: &str, not_null: bool) -> String {
+    let text = match name {
+        "name" => {
+            " CHARACTER SET utf8mb4 COLLATE /*!80017 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */"
+        }
+        "locked_by" => " CHARACTER SET utf8mb4",
+        _ => "",
+    };
+    let null = if not_null { " NOT NULL" } else { "" };
+    format!("{name} {kind}{text}{null}")
+}
+
+fn strange_complaint(
+    (name, kind, _, nullable, has_default, is_numbered): &Column,
+) -> Option<Complaint> {
+    if *is_numbered {
+        let name = quoted(name);
+        let what = format!(
+            "has the column {name} with AUTO_INCREMENT, whose number would be taken for the fencing token"
+        );
+        return Some((what, format!("DROP COLUMN {name}")));
+    }
+    let is_wanted = COLUMNS.iter().any(|(wanted, ..)| wanted == name);
+    if is_wanted || *nullable || *has_default {
+        return None;
+    }
+    let name = quoted(name);
+    let what = format!("has a further column {name} that needs a value");
+    Some((what, format!("MODIFY COLUMN {name} {kind} NULL")))
+}
+
+/// One key is on the name alone, and no other one can refuse a row.
+fn key_complaints(keys: &[KeyPart]) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    let mut has_key = false;
+    for parts in keys.chunk_by(|(one, _), (other, _)| one == other) {
+        let key = &parts[0].0;
+        let has_name = parts.iter().any(|(_, is_name)| *is_name);
+        has_key |= has_name && parts.len() == 1;
+        if !has_name {
+            let what = format!("has the key {} that can refuse a lock", quoted(key));
+            complaints.push((what, format!("DROP INDEX {}", quoted(key))));
+        }
+    }
+    if !has_key {
+        let what = "has no key on name alone".to_owned();
+        let has_primary = keys.iter().any(|(key, _)| key == "PRIMARY");
+        let drop = if has_primary {
+            "DROP PRIMARY KEY, "
+        } else {
+            ""
+        };
+        complaints.retain(|(_, fix)| fix != "DROP INDEX `PRIMARY`");
+        complaints.insert(0, (what, format!("{drop}ADD PRIMARY KEY (name)")));
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table is made in one place and checked in another.
+    #[test]
+    fn the_printed_schema_has_every_column() {
+        let sql = crate::schema_sql(&Table::default());
+        for (name, kind, not_null) in COLUMNS {
+            let definition = definition(name, kind, not_null).replace("tinyint(1)", "boolean");
+            let definition = definition.strip_suffix(" NOT NULL").unwrap_or(&definition);
+            assert!(sql.contains(&format!("    {definition}")), "{definition}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The rules of the family, on MariaDB, as a user with the least rights.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+mod suite;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    suite::run("mariadb", common::Server::MariaDb)
+}

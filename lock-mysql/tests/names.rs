@@ -1,0 +1,96 @@
+//! Names are compared byte for byte, stored whole, and listed in the order of their bytes.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+#[macro_use]
+mod common;
+
+use common::{Server, Store, acquire, granted, name, request};
+use distlock_api::{Attempt, LockAdmin, LockBackend};
+
+async fn names_that_a_collation_would_fold_are_several_locks(server: Server) {
+    // (trap 4)
+    let store = Store::new(server, "fold").await;
+    let backend = store.backend();
+    let mut names = [
+        "job",
+        "Job",
+        "JOB",
+        "jöb",
+        "jo\u{308}b",
+        "ｊob",
+        "jo b",
+        "ß",
+        "ss",
+        "😀",
+        "😁",
+    ];
+    for text in names {
+        acquire(&backend, text).await;
+    }
+    names.sort();
+    let listed = backend.list().await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|record| record.name.as_str()).collect();
+    assert_eq!(listed, names);
+    store.close().await;
+}
+
+async fn a_row_that_differs_by_a_blank_at_its_end_is_another(server: Server) {
+    // (trap 4)
+    let mut store = Store::new(server, "blank").await;
+    let backend = store.backend();
+    store
+        .run("INSERT INTO {} VALUES ('job ', '9999-12-31', '2020-01-01', 'blank', 'x', 1, NULL, 0)")
+        .await;
+    let (held, _) = acquire(&backend, "job").await;
+    let renewed = backend
+        .renew(&[(held.lease_id(), common::LEASE)])
+        .await
+        .remove(0);
+    renewed.unwrap();
+    assert_eq!(store.value::<i64>("SELECT COUNT(*) FROM {}").await, 2);
+    store.close().await;
+}
+
+async fn the_longest_names_and_owners_are_stored_whole(server: Server) {
+    // (trap 3)
+    let store = Store::new(server, "long").await;
+    let backend = store.backend();
+    for last in ["a", "b"] {
+        for text in [
+            "x".repeat(254) + last,
+            "ö".repeat(127) + last,
+            "😀".repeat(63) + "xy" + last,
+        ] {
+            let mut request = request(&text);
+            request.owner = "😀".repeat(63) + "xyz";
+            assert!(granted(&backend.try_acquire(&request).await.unwrap()).is_some());
+            let record = backend.inspect(&name(&text)).await.unwrap().unwrap();
+            assert_eq!(record.owner.as_deref(), Some(&*request.owner));
+        }
+    }
+    store.close().await;
+}
+
+async fn names_and_owners_full_of_sql_are_only_text(server: Server) {
+    let store = Store::new(server, "sql").await;
+    let backend = store.backend();
+    for text in [r"\' OR 1=1; -- ?", "`?`", "a%_?", r"\\", "{table}"] {
+        let text = text.trim();
+        let mut request = request(text);
+        request.owner = text.to_owned();
+        assert!(granted(&backend.try_acquire(&request).await.unwrap()).is_some());
+        let Attempt::Held(held) = backend.try_acquire(&common::request(text)).await.unwrap() else {
+            panic!("granted twice");
+        };
+        assert_eq!(held.by.as_deref(), Some(text));
+    }
+    assert_eq!(backend.list().await.unwrap().len(), 5);
+    store.close().await;
+}
+
+on_both![
+    names_that_a_collation_would_fold_are_several_locks,
+    a_row_that_differs_by_a_blank_at_its_end_is_another,
+    the_longest_names_and_owners_are_stored_whole,
+    names_and_owners_full_of_sql_are_only_text,
+];

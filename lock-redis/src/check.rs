@@ -1,0 +1,295 @@
+//! What keeps the server from holding locks, or weakens a promise. It touches no lock.
+
+use distlock_api::{Effect, Error, ErrorKind, Finding, Findings, Result};
+use redis::{FromRedisValue, Value};
+
+use crate::backend::RedisBackend;
+use crate::error;
+use crate::statements::{CHECK, Call};
+
+/// The oldest server whose scripts do what ours need.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// What is right on a server that does not have it, and denied on one that has it.
+const OPTIONAL: &str = "pexpiretime";
+
+impl RedisBackend {
+    /// Looks at the server: one round trip, or two where the keys may not be used.
+    pub(crate) async fn look(&self) -> Result<Findings> {
+        let findings = self.look_at_all().await;
+        let findings = findings.map_err(|e| e.with_effect(Effect::None))?;
+        self.server.judge(&findings);
+        Ok(findings)
+    }
+
+    async fn look_at_all(&self) -> Result<Findings> {
+        let mut rights = Rights::default();
+        let mut findings = Findings::default();
+        let call = || Call::on(self.prefix.spare_key(), &CHECK);
+        // By its text first, so that the right to send that is not found missing when the server has forgotten a script.
+        let calls = [call().in_full(), call()];
+        let mut seen = None;
+        for (command, value) in ["eval", "evalsha"].iter().zip(self.ask_all(&calls).await?) {
+            match value {
+                Ok(value) => seen = Some(value),
+                Err(error) => match Refusal::of(&error) {
+                    Refusal::Command => rights.commands.push((*command).to_owned()),
+                    Refusal::Keys => rights.keys = true,
+                    Refusal::Other(fault) => add(&mut findings, fault),
+                    Refusal::NotNow => return Err(error),
+                },
+            }
+        }
+        if rights.keys {
+            seen = self.look_without_key().await?;
+        }
+        let seen = seen.map(Seen::read).transpose()?;
+        if let Some(seen) = &seen {
+            seen.faults(&mut rights, &mut findings);
+        }
+        findings.extend(rights.missing(self));
+        if let Some(seen) = &seen {
+            seen.warnings(&rights, self, &mut findings);
+        }
+        Ok(findings)
+    }
+
+    /// What is to be seen where the keys may not be used.
+    async fn look_without_key(&self) -> Result<Option<Value>> {
+        let call = Call::without_key(&CHECK).arg(self.prefix.spare_key());
+        let value = self.ask_all(&[call]).await?.into_iter().next();
+        Ok(value.and_then(Result::ok))
+    }
+
+    /// The statement that grants these rights.
+    fn grant(&self, rights: &[String]) -> String {
+        let user = self.server.user().unwrap_or("USER");
+        format!("ACL SETUSER {} {}", user.escape_debug(), rights.join(" "))
+    }
+}
+
+/// Faults of one cause are told once.
+fn add(findings: &mut Findings, fault: Finding) {
+    if findings.iter().all(|finding| *finding != fault) {
+        findings.push(fault);
+    }
+}
+
+/// Why the script was not run.
+enum Refusal {
+    /// The user may not run this command.
+    Command,
+    /// The user may not use these keys.
+    Keys,
+    /// What has to be mended first.
+    Other(Finding),
+    /// The server cannot be looked at: it does not let us in, or is not ready.
+    NotNow,
+}
+
+impl Refusal {
+    fn of(error: &Error) -> Self {
+        let Some(text) = error.driver_error().map(ToString::to_string) else {
+            return Self::NotNow;
+        };
+        match error.kind() {
+            ErrorKind::Denied if !text.starts_with("NOPERM") => Self::NotNow,
+            ErrorKind::Denied if is_about_keys(&text) => Self::Keys,
+            ErrorKind::Denied => Self::Command,
+            ErrorKind::Config | ErrorKind::ReadOnly => Self::Other(error::fault(&text)),
+            _ => Self::NotNow,
+        }
+    }
+}
+
+/// "No permissions to access a key", "can't access at least one of the keys", and not "can't run this command".
+fn is_about_keys(text: &str) -> bool {
+    text.contains("key")
+}
+
+/// The rights that the user lacks.
+#[derive(Default)]
+struct Rights {
+    keys: bool,
+    commands: Vec<String>,
+    /// The user may not run the command that is used only where there is one.
+    optional: bool,
+}
+
+impl Rights {
+    fn missing(&self, backend: &RedisBackend) -> Vec<Finding> {
+        let mut missing = Vec::new();
+        if !self.commands.is_empty() {
+            let rights: Vec<_> = self.commands.iter().map(|c| format!("+{c}")).collect();
+            missing.push(Finding::fault(
+                ErrorKind::Denied,
+                format!("the user may not run {}", self.commands.join(", ")),
+                backend.grant(&rights),
+            ));
+        }
+        if self.keys {
+            let pattern = backend.prefix.rights();
+            missing.push(Finding::fault(
+                ErrorKind::Denied,
+                format!("the user may not use the keys {}", &pattern[1..]),
+                backend.grant(&[pattern]),
+            ));
+        }
+        missing
+    }
+}
+
+/// What `check.lua` saw.
+struct Seen {
+    info: Option<String>,
+    /// Why there is no INFO.
+    refusal: Option<String>,
+    /// Commands, and why they failed.
+    failures: Vec<(String, String)>,
+}
+
+impl Seen {
+    fn read(value: Value) -> Result<Self> {
+        let read =
+            <(Option<String>, Option<String>, Vec<(String, String)>)>::from_redis_value(value);
+        let (info, refusal, failures) = read.map_err(|e| error::no_answer(&e.into()))?;
+        Ok(Self {
+            info,
+            refusal,
+            failures,
+        })
+    }
+
+    fn faults(&self, rights: &mut Rights, findings: &mut Findings) {
+        findings.extend(self.info.iter().flat_map(|info| faults_of(info)));
+        for (command, text) in &self.failures {
+            match error::kind(text) {
+                Some(ErrorKind::Denied) if is_about_keys(text) => rights.keys = true,
+                Some(ErrorKind::Denied) if command == OPTIONAL => rights.optional = true,
+                Some(ErrorKind::Denied) => rights.commands.push(command.clone()),
+                _ if command == OPTIONAL => {}
+                _ => add(findings, error::fault(text)),
+            }
+        }
+    }
+
+    fn warnings(&self, rights: &Rights, backend: &RedisBackend, findings: &mut Findings) {
+        if rights.optional {
+            findings.push(Finding::warning(
+                format!("the user may not run {OPTIONAL}, so that each grant adds to the ACL log"),
+                backend.grant(&[format!("+{OPTIONAL}")]),
+            ));
+        }
+        if let Some(info) = &self.info {
+            findings.extend(warnings_of(info));
+        } else {
+            let refusal = self.refusal.as_deref().unwrap_or("no answer");
+            findings.push(Finding::warning(
+                format!("the server does not show its settings ({refusal})"),
+                format!(
+                    "{}, or see for yourself that it is a primary with appendonly yes and maxmemory-policy noeviction",
+                    backend.grant(&["+info".to_owned()])
+                ),
+            ));
+        }
+    }
+}
+
+fn faults_of(info: &str) -> Vec<Finding> {
+    let mut faults = Vec::new();
+    if field(info, "role") == Some("slave") {
+        faults.push(Finding::fault(
+            ErrorKind::ReadOnly,
+            "the server is a replica",
+            "use the primary",
+        ));
+    }
+    let version = field(info, "redis_version").unwrap_or_default();
+    if numbers(version).is_some_and(|numbers| numbers < OLDEST) {
+        let (major, minor) = OLDEST;
+        faults.push(Finding::fault(
+            ErrorKind::Config,
+            format!("the server is Redis {version}, which is too old"),
+            format!("install Redis {major}.{minor} or newer, or Valkey"),
+        ));
+    }
+    faults
+}
+
+/// Said of what can be seen with the right to INFO alone, and only where something can be done about it: that a failover to
+/// a replica may forget locks is so wherever there is one.
+fn warnings_of(info: &str) -> Vec<Finding> {
+    let mut warnings = Vec::new();
+    let policy = field(info, "maxmemory_policy").unwrap_or("noeviction");
+    let is_bounded = field(info, "maxmemory").is_some_and(|bytes| bytes != "0");
+    if is_bounded && policy != "noeviction" {
+        warnings.push(Finding::warning(
+            format!(
+                "the server throws keys away when its memory is full, locks too (maxmemory-policy {policy})"
+            ),
+            "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
+        ));
+    }
+    if field(info, "aof_enabled") == Some("0") {
+        warnings.push(Finding::warning(
+            "the server logs no writes, so that a crash makes it forget the locks granted since its last snapshot, if it makes any (appendonly no)",
+            "CONFIG SET appendonly yes, and the same in redis.conf",
+        ));
+    }
+    if field(info, "cluster_enabled") == Some("1") {
+        warnings.push(Finding::warning(
+            "the server is a node of a cluster, and locks whose keys live on other nodes fail unless a cluster proxy stands before it",
+            "connect through a cluster proxy, or give the locks a server of their own",
+        ));
+    }
+    warnings
+}
+
+/// A line of INFO.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    info.lines().find_map(value).map(str::trim)
+}
+
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_too_old_only_if_it_can_be_read_and_is() {
+        for (version, is_too_old) in [
+            ("5.0.14", true),
+            ("6.0.16", true),
+            ("6.2.0", false),
+            ("7.0.15", false),
+            ("10.1.0", false),
+            ("unstable", false),
+        ] {
+            let faults = faults_of(&format!("# Server\r\nredis_version:{version}\r\n"));
+            assert_eq!(!faults.is_empty(), is_too_old, "{version}");
+        }
+        let faults = faults_of("redis_version:6.0.16\r\n");
+        assert_eq!(
+            faults[0].to_string(),
+            "the server is Redis 6.0.16, which is too old: install Redis 6.2 or newer, or Valkey"
+        );
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_of_its_settings_is_not_complained_about() {
+        assert_eq!(faults_of(""), []);
+        assert_eq!(warnings_of(""), []);
+    }
+
+    #[test]
+    fn eviction_matters_only_where_memory_is_bounded() {
+        let policy = "maxmemory_policy:volatile-ttl\r\n";
+        assert_eq!(warnings_of(&format!("maxmemory:0\r\n{policy}")), []);
+        assert_eq!(warnings_of(&format!("maxmemory:1\r\n{policy}")).len(), 1);
+    }
+}

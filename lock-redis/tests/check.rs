@@ -1,0 +1,204 @@
+//! What a check finds on a badly set up server, word for word, and that a lock call says the same.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod common;
+
+use common::{Server, Space, not_acquired, request};
+use distlock_api::{ErrorKind, LockAdmin, Severity};
+use distlock_redis::RedisBackend;
+
+const AOF: [&str; 2] = ["--appendonly", "yes"];
+
+/// Each finding as `severity kind what: fix`.
+async fn found(backend: &RedisBackend) -> Vec<String> {
+    let findings = backend.check().await.unwrap();
+    let text = findings.iter().map(|finding| match finding.severity {
+        Severity::Fault => format!("fault {} {finding}", finding.kind),
+        severity => format!("{severity} {finding}"),
+    });
+    text.collect()
+}
+
+/// A server whose user `u` has what `rights` say.
+async fn server_with(rights: &str) -> (Server, RedisBackend) {
+    let server = Server::start(&AOF).await;
+    let mut space = Space::at(&server.url()).await;
+    let () = space.run(&format!("ACL SETUSER u on >x {rights}")).await;
+    let url = format!("redis://u:x@127.0.0.1:{}", server.port);
+    let backend = RedisBackend::connect(&url).await.unwrap();
+    (server, backend)
+}
+
+#[tokio::test]
+async fn a_server_that_is_set_up_well_gives_nothing_to_find() {
+    let server = Server::start(&AOF).await;
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    assert!(found(&backend).await.is_empty());
+}
+
+#[tokio::test]
+async fn all_missing_rights_are_told_at_once_with_what_grants_them() {
+    let (_server, backend) =
+        server_with("~other:* +evalsha +eval +set +get +info +pexpire +time").await;
+    let expected = [
+        "fault denied the user may not run incr, incrby, pttl, pexpireat, del: \
+         ACL SETUSER u +incr +incrby +pttl +pexpireat +del",
+        "fault denied the user may not use the keys lock:*: ACL SETUSER u ~lock:*",
+        "warning the user may not run pexpiretime, so that each grant adds to the ACL log: \
+         ACL SETUSER u +pexpiretime",
+    ];
+    assert_eq!(found(&backend).await, expected);
+    let error = not_acquired(&backend).await;
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(expected[0].contains(error.message()), "{error}");
+}
+
+/// It would be missed when the server has forgotten the scripts.
+#[tokio::test]
+async fn the_right_to_send_scripts_is_missed_while_the_server_still_knows_them() {
+    let (server, backend) = server_with("~lock:* +@all").await;
+    common::acquire(&backend, &request("a")).await;
+    let mut space = Space::at(&server.url()).await;
+    for (missing, expected) in [
+        ("eval", "the user may not run eval: ACL SETUSER u +eval"),
+        (
+            "evalsha",
+            "the user may not run evalsha: ACL SETUSER u +evalsha",
+        ),
+    ] {
+        let () = space.run(&format!("ACL SETUSER u +@all -{missing}")).await;
+        assert_eq!(found(&backend).await, [format!("fault denied {expected}")]);
+    }
+}
+
+#[tokio::test]
+async fn a_replica_is_told_and_nothing_else_of_it() {
+    let primary = Server::start(&[]).await;
+    let port = primary.port.to_string();
+    let replica = ["--replicaof", "127.0.0.1", &port, "--appendonly", "yes"];
+    let server = Server::start(&replica).await;
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let expected = ["fault read_only the server is a replica: use the primary"];
+    assert_eq!(found(&backend).await, expected);
+}
+
+/// (E6, E8)
+#[tokio::test]
+async fn a_server_that_forgets_is_warned_of_and_gives_locks() {
+    let server = Server::start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let server = server.await;
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let expected = [
+        "warning the server throws keys away when its memory is full, locks too (maxmemory-policy allkeys-lru): \
+         CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
+        "warning the server logs no writes, so that a crash makes it forget the locks granted since its last \
+         snapshot, if it makes any (appendonly no): CONFIG SET appendonly yes, and the same in redis.conf",
+    ];
+    assert_eq!(found(&backend).await, expected);
+    common::acquire(&backend, &request("a")).await;
+}
+
+/// The statements that are advised are what helps.
+#[tokio::test]
+async fn what_the_warnings_advise_ends_them() {
+    let server = Server::start(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"]);
+    let server = server.await;
+    let mut space = Space::at(&server.url()).await;
+    let backend = space.client().await;
+    for finding in &backend.check().await.unwrap() {
+        let (statement, _) = finding.fix.split_once(", ").unwrap();
+        let () = space.run(statement).await;
+    }
+    assert!(found(&backend).await.is_empty());
+}
+
+/// As on a hosted server: nothing is made up (U28).
+#[tokio::test]
+async fn settings_that_are_not_shown_are_told_as_such_and_locks_are_given() {
+    let (_server, backend) = server_with("~lock:* +@all -info").await;
+    let found = found(&backend).await;
+    let [warning] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    let begins = "warning the server does not show its settings (";
+    let ends = "): ACL SETUSER u +info, or see for yourself that it is a primary with appendonly yes and \
+                maxmemory-policy noeviction";
+    assert!(
+        warning.starts_with(begins) && warning.ends_with(ends),
+        "{warning}"
+    );
+    let reason = &warning[begins.len()..warning.len() - ends.len()];
+    assert!(reason.contains(" run "), "{reason}");
+    common::acquire(&backend, &request("a")).await;
+}
+
+/// As Redis 6.2 does.
+#[tokio::test]
+async fn a_server_may_lack_the_command_that_is_not_needed() {
+    let server = Server::start(&["--appendonly", "yes", "--rename-command", "PEXPIRETIME", ""]);
+    let server = server.await;
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    assert!(found(&backend).await.is_empty());
+    common::acquire(&backend, &request("a")).await;
+}
+
+#[tokio::test]
+async fn a_command_that_the_server_lacks_is_told() {
+    let server = Server::start(&["--appendonly", "yes", "--rename-command", "INCRBY", ""]).await;
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let found = found(&backend).await;
+    let [fault] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    let begins = "fault config the server lacks a command that locks need (";
+    let ends = "): enable it, or use another server";
+    assert!(
+        fault.starts_with(begins) && fault.ends_with(ends),
+        "{fault}"
+    );
+    assert_eq!(not_acquired(&backend).await.kind(), ErrorKind::Config);
+}
+
+#[tokio::test]
+async fn a_full_server_is_one_fault() {
+    let server = Server::start(&["--maxmemory", "1", "--appendonly", "yes"]).await;
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let expected = "fault unavailable the server is out of memory (OOM command not allowed when used memory > \
+                    'maxmemory'.): raise maxmemory";
+    assert_eq!(found(&backend).await, [expected]);
+}
+
+/// Whose user is not known, as with a connection of the caller's own.
+#[tokio::test]
+async fn where_the_user_is_not_known_a_place_is_left_for_it() {
+    let (server, _) = server_with("~lock:* +@all -del").await;
+    let raw = common::connection(&format!("redis://u:x@127.0.0.1:{}", server.port)).await;
+    let backend = RedisBackend::from_connection(raw);
+    let expected = "fault denied the user may not run del: ACL SETUSER USER +del";
+    assert_eq!(found(&backend).await, [expected]);
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_warned_of() {
+    let server = Server::start(&["--cluster-enabled", "yes", "--appendonly", "yes"]).await;
+    let mut space = Space::at(&server.url()).await;
+    common::give_all_slots(&mut space).await;
+    let expected = "warning the server is a node of a cluster, and locks whose keys live on other nodes fail unless \
+                    a cluster proxy stands before it: connect through a cluster proxy, or give the locks a server \
+                    of their own";
+    assert_eq!(found(&space.client().await).await, [expected]);
+}
+
+/// Nothing is known of the server then.
+#[tokio::test]
+async fn a_server_that_does_not_let_us_in_is_an_error_and_no_finding() {
+    let server = Server::start(&["--requirepass", "x"]).await;
+    let stranger = common::connection(&server.url()).await;
+    let error = RedisBackend::from_connection(stranger).check().await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    let text = "redis check: the server wants a password: give it one (key \"lock:{}\"): NOAUTH \
+                Authentication required. (denied)";
+    assert_eq!(error.to_string(), text);
+}
