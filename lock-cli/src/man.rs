@@ -65,7 +65,7 @@ const OTHER_EXITS: &Pairs = &[
     ),
     (
         "125",
-        "distlock itself failed, or the store did; usage errors too.",
+        "distlock itself failed, or the store did; usage errors too. Also where no store was named and there is no default one yet.",
     ),
 ];
 
@@ -107,7 +107,10 @@ If distlock is killed with KILL, the command lives on and the lock ends with --a
 
 const PASSWORDS: &str = "\
 Everybody on a machine can read its command lines: a URL with a password belongs in a file that only its user can read \
-(--store-file) or in the environment. distlock prints no password, and hands none on to the command.";
+(--store-file) or in the environment. distlock prints no password, and hands none on to the command, except for what \
+PostgreSQL's own variables hold (PGPASSWORD). A command that must not get at the password runs as another user: root \
+reads everything, and a user's processes can read the store file and the environment of the shell that started \
+distlock.";
 
 const JSON: &str = "\
 With --json the answer is one JSON document on stdout. An error leaves stdout empty and is one line of JSON on stderr: \

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Psql, Store, assert_refused, distlock, finish, for_user, send_to_redis, with};
+use common::{Store, assert_refused, distlock, finish, for_user, send_to_redis, sql, with};
 
 /// Runs `distlock run` with these arguments and asserts that it was refused before any lock was touched.
 fn assert_no_run(arguments: &[&str], reason: &str) {
@@ -122,13 +122,11 @@ fn bad_stores() {
 fn stores_that_are_set_up_wrongly() {
     let (postgres, redis) = (Store::postgres(), Store::redis());
     let unique = postgres.identifier();
-    let mut psql = Psql::connect(&postgres.url);
-    psql.send(&format!(
+    let set_up = format!(
         "CREATE TABLE {unique}_types (name text PRIMARY KEY, lock_until timestamp);
-         CREATE ROLE {unique} LOGIN PASSWORD 'canary'; GRANT SELECT ON distlock_locks TO {unique};
-         SELECT 'done' AS x \\g (format=unaligned)\n"
-    ));
-    psql.expect("done");
+         CREATE ROLE {unique} LOGIN PASSWORD 'canary'; GRANT SELECT ON distlock_locks TO {unique}"
+    );
+    sql(&postgres.url, &set_up);
     send_to_redis(&redis.url, &format!("LPUSH {unique}:{{n}} x"));
     for (url, reason) in [
         (
@@ -151,9 +149,8 @@ fn stores_that_are_set_up_wrongly() {
         assert!(!done.stderr.contains("is held"), "{done:?}");
     }
     send_to_redis(&redis.url, &format!("DEL {unique}:{{n}}"));
-    psql.send(&format!(
-        "DROP TABLE {unique}_types; DROP OWNED BY {unique}; DROP ROLE {unique};\n"
-    ));
+    let tidy = format!("DROP TABLE {unique}_types; DROP OWNED BY {unique}; DROP ROLE {unique}");
+    sql(&postgres.url, &tidy);
 }
 
 #[test]

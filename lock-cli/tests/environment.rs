@@ -6,8 +6,10 @@ mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Stdio;
 
-use common::{Done, Store, assert_refused, distlock, finish};
+use common::{Done, Store, assert_refused, distlock, finish, lines_of};
+use serde_json::{Value, json};
 
 fn variables(done: &Done) -> Vec<&str> {
     assert_eq!(done.code, Some(0), "{done:?}");
@@ -99,23 +101,103 @@ fn without_a_state_folder_the_default_store_is_below_the_home_folder() {
     let done = finish(distlock().env("HOME", home.path()).arg("migrate"));
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains("made what was missing"), "{done:?}");
-    assert!(home.path().join(".local/state/distlock/locks.db").is_file());
+    let file = home.path().join(".local/state/distlock/locks.db");
+    assert!(file.is_file());
+    let done = finish(distlock().env("HOME", home.path()).arg("check"));
+    let store = format!("store: sqlite://{}\n", file.display());
+    assert!(done.stdout.starts_with(&store), "{done:?}");
 }
 
 #[test]
 fn twenty_first_uses_at_once_make_one_store() {
     let home = tempfile::tempdir().unwrap();
-    let start = || {
-        let mut command = distlock();
-        command
-            .env("XDG_STATE_HOME", home.path())
-            .arg("list")
-            .spawn()
-            .unwrap()
+    let start = |nth: i32| {
+        let mut run = distlock();
+        run.env("XDG_STATE_HOME", home.path()).stderr(Stdio::null());
+        run.args(["run", "--name", &nth.to_string(), "--at-most", "60s"]);
+        run.args(["--", "true"]).spawn().unwrap()
     };
-    let running: Vec<_> = (0..20).map(|_| start()).collect();
+    let running: Vec<_> = (0..20).map(start).collect();
     for mut run in running {
         assert_eq!(run.wait().unwrap().code(), Some(0));
+    }
+    let mut list = distlock();
+    let done = finish(
+        list.env("XDG_STATE_HOME", home.path())
+            .args(["list", "--json"]),
+    );
+    let listed: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 20, "{listed}");
+}
+
+/// What asks or changes a store, and makes none.
+const USES: [&[&str]; 7] = [
+    &["list"],
+    &["show", "n"],
+    &["release", "n"],
+    &["release", "n", "--force"],
+    &["check"],
+    &["check", "--strict"],
+    &["purge", "--older-than", "1h"],
+];
+
+/// A pipeline that has lost the variable must not be told that all is well, or that the lock is free.
+#[test]
+fn where_no_store_is_named_and_none_was_made_nothing_is_answered() {
+    let state = tempfile::tempdir().unwrap();
+    for command in USES {
+        for option in [None, Some("--json")] {
+            let mut start = distlock();
+            start.env("XDG_STATE_HOME", state.path()).args(command);
+            let done = finish(start.args(option));
+            assert_eq!((done.code, &*done.stdout), (Some(125), ""), "{done:?}");
+            assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
+            let reason = "no store was named, and there is no ";
+            assert!(done.stderr.contains(reason), "{command:?}: {done:?}");
+            let error = serde_json::from_str::<Value>(&done.stderr);
+            assert_eq!(error.is_ok(), option.is_some(), "{done:?}");
+            let left = std::fs::read_dir(state.path()).unwrap().count();
+            assert_eq!(left, 0, "{command:?} made something");
+        }
+    }
+}
+
+#[test]
+fn a_default_file_without_a_table_is_left_alone() {
+    let state = tempfile::tempdir().unwrap();
+    let folder = state.path().join("distlock");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("locks.db"), "").unwrap();
+    let mut list = distlock();
+    let done = finish(list.env("XDG_STATE_HOME", state.path()).arg("list"));
+    assert_eq!((done.code, &*done.stdout), (Some(125), ""), "{done:?}");
+    assert!(done.stderr.contains("distlock migrate"), "{done:?}");
+    assert_eq!(lines_of(folder.join("locks.db")), 0);
+}
+
+#[test]
+fn whatever_uses_the_default_store_says_so() {
+    let state = tempfile::tempdir().unwrap();
+    let run: &[&str] = &["run", "--name", "n", "--at-most", "9s", "--", "true"];
+    let file = state.path().join("distlock/locks.db");
+    let notice = format!(
+        "no store was named: using {}, for this user on this machine only",
+        file.display()
+    );
+    for command in [run, &["migrate"]].into_iter().chain(USES) {
+        let start = |option: Option<&str>| {
+            let mut start = distlock();
+            start.env("XDG_STATE_HOME", state.path()).args(command);
+            let done = finish(start.args(option));
+            assert_eq!(done.code, Some(0), "{done:?}");
+            done
+        };
+        let text = start(None).stderr;
+        assert_eq!(text, format!("distlock: {notice}\n"), "{command:?}");
+        if command != run {
+            let told: Value = serde_json::from_str(&start(Some("--json")).stderr).unwrap();
+            assert_eq!(told, json!({"notice": {"text": notice}}), "{command:?}");
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{HOLD, Psql, Running, Store, assert_refused, distlock, finish, with};
+use common::{HOLD, Running, Store, assert_refused, distlock, finish, sql, with};
 use serde_json::json;
 
 fn names(store: &Store) -> Vec<String> {
@@ -32,7 +32,9 @@ fn only_what_is_free_for_so_long_is_deleted(store: &Store) {
     assert_eq!(names(store).len(), 4);
     assert_eq!(purge("1ms"), 2);
     assert_eq!(names(store), [store.name(), "resting".to_owned()]);
-    assert_eq!(purge("1ms"), 0);
+    let none = finish(&mut store.command(&["purge", "--older-than", "1ms"]));
+    assert!(none.stdout.contains("deleted no record of"), "{none:?}");
+    assert!(!none.stdout.contains("tick"), "nothing went: {none:?}");
 
     run(store, "free", &[]);
     let done = finish(&mut store.command(&["purge", "--older-than", "1ms"]));
@@ -40,7 +42,7 @@ fn only_what_is_free_for_so_long_is_deleted(store: &Store) {
     for part in [
         "deleted 1 record of",
         "free for 1ms",
-        "last ticks",
+        "last tick is forgotten",
         "counter",
     ] {
         assert!(done.stdout.contains(part), "{part}: {done:?}");
@@ -52,19 +54,28 @@ fn sqlite() {
     only_what_is_free_for_so_long_is_deleted(&Store::sqlite());
 }
 
-/// In a table of its own, because purging concerns all locks of a table.
 #[test]
 fn postgres() {
-    let mut store = Store::postgres();
+    in_a_table_of_its_own(Store::postgres());
+}
+
+#[test]
+fn mysql() {
+    in_a_table_of_its_own(Store::mysql());
+}
+
+#[test]
+fn mariadb() {
+    in_a_table_of_its_own(Store::mariadb());
+}
+
+/// Purging concerns all locks of a table.
+fn in_a_table_of_its_own(mut store: Store) {
     let (url, table) = (store.url.clone(), store.identifier());
     store.url = with(&url, &format!("lock_table={table}"));
     assert_eq!(store.json(&["migrate"], 0)["outcome"], "made");
     only_what_is_free_for_so_long_is_deleted(&store);
-    let mut psql = Psql::connect(&url);
-    psql.send(&format!(
-        "DROP TABLE {table}; SELECT 'done' \\g (format=unaligned)\n"
-    ));
-    psql.expect("done");
+    sql(&url, &format!("DROP TABLE {table}"));
 }
 
 #[test]

@@ -4,7 +4,12 @@
 
 mod common;
 
-use common::{Store, distlock, finish, for_user, with};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use common::{Done, Store, distlock, finish, for_user, with};
+use nix::unistd::geteuid;
 
 /// Every command that is given a store.
 const COMMANDS: [&[&str]; 8] = [
@@ -18,42 +23,63 @@ const COMMANDS: [&[&str]; 8] = [
     &["purge", "--older-than", "1h"],
 ];
 
-/// That every command fails on this store, whichever way it is named, and tells nothing of the password.
-fn assert_silent(url: &str, folder: &Store) {
-    let file = folder.path("store-url");
-    std::fs::write(&file, url).unwrap();
+/// Each verb with the rest, for people and for scripts.
+fn commands() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut all = Vec::new();
     for command in COMMANDS {
-        for json in [false, true]
-            .into_iter()
-            .filter(|json| !json || command[0] != "run")
-        {
-            let (verb, rest) = command.split_first().unwrap();
-            let start = |options: &[&str]| {
-                let mut start = distlock();
-                start.arg(verb).args(json.then_some("--json"));
-                start.args(options).args(rest);
-                start
+        let (verb, rest) = (command[0], &command[1..]);
+        all.push((verb, rest.to_vec()));
+        if verb != "run" {
+            all.push((verb, [&["--json"], rest].concat()));
+        }
+    }
+    all
+}
+
+/// The ways to name a store.
+const WAYS: [&str; 3] = ["DISTLOCK_STORE", "--store", "--store-file"];
+
+/// That every command fails on each of these stores and tells nothing of the password, to people and to scripts. The
+/// ways to name a store take turns, so that each command has each of them on one of three stores in a row.
+fn assert_silent(urls: &[&str]) {
+    assert!(urls.len() >= WAYS.len(), "some way would be left out");
+    let folder = tempfile::tempdir().unwrap();
+    for (turn, url) in urls.iter().enumerate() {
+        let file = folder.path().join(turn.to_string());
+        std::fs::write(&file, url).unwrap();
+        let start = |(nth, (verb, rest)): (usize, (&'static str, Vec<&'static str>))| {
+            let mut start = distlock();
+            start.arg(verb);
+            match WAYS[(turn + nth) % WAYS.len()] {
+                "DISTLOCK_STORE" => start.env("DISTLOCK_STORE", url),
+                "--store" => start.args(["--store", url]),
+                way => start.arg(way).arg(&file),
             };
-            for done in [
-                finish(start(&[]).env("DISTLOCK_STORE", url)),
-                finish(&mut start(&["--store-file", &file])),
-                finish(&mut start(&["--store", url])),
-            ] {
-                let code = if *verb == "check" { 1 } else { 125 };
-                assert_eq!(done.code, Some(code), "{url} {verb}: {done:?}");
-                assert!(!done.stdout.contains("canary"), "{url} {verb}: {done:?}");
-                assert!(!done.stderr.contains("canary"), "{url} {verb}: {done:?}");
-            }
+            start
+                .args(rest)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            (verb, start.spawn().unwrap())
+        };
+        // All at once: what takes long is to wait for the server's refusal.
+        let started: Vec<_> = commands().into_iter().enumerate().map(start).collect();
+        for (verb, started) in started {
+            let done = Done::from(started.wait_with_output().unwrap());
+            let code = if verb == "check" { 1 } else { 125 };
+            assert_eq!(done.code, Some(code), "{url} {verb}: {done:?}");
+            assert!(!done.stdout.contains("canary"), "{url} {verb}: {done:?}");
+            assert!(!done.stderr.contains("canary"), "{url} {verb}: {done:?}");
         }
     }
 }
 
 #[test]
 fn no_command_shows_the_password_of_a_store_that_cannot_be_reached() {
-    let folder = Store::sqlite();
-    for url in [
+    assert_silent(&[
         "canary",
         "wat://u:canary@127.0.0.1/db",
+        "wat://canary@127.0.0.1/db",
+        "valkey://canary@127.0.0.1:1",
         "memory:canary",
         "postgres://u:canary@127.0.0.1:1/db?password=canary",
         "postgres://u:canary/x@127.0.0.1:1/db",
@@ -64,17 +90,15 @@ fn no_command_shows_the_password_of_a_store_that_cannot_be_reached() {
         "mysql://u:canary@127.0.0.1:1/db",
         "mysql://u:canary/x@127.0.0.1:1/db",
         "mariadb://u:canary@127.0.0.1:1/db?password=canary",
-    ] {
-        assert_silent(url, &folder);
-    }
+    ]);
 }
 
-#[test]
-fn no_command_shows_a_wrong_password() {
-    let (postgres, redis) = (Store::postgres(), Store::redis());
-    assert_silent(&for_user(&postgres.url, "nobody:canary"), &postgres);
-    assert_silent(&with(&postgres.url, "lock_tabel=canary"), &postgres);
-    assert_silent(&for_user(&redis.url, "nobody:canary"), &redis);
+on_each_server!(no_command_shows_a_wrong_password);
+
+fn no_command_shows_a_wrong_password(store: &Store) {
+    let wrong = for_user(&store.url, "nobody:canary");
+    let unknown = with(&store.url, "lock_tabel=canary");
+    assert_silent(&[&wrong, &wrong, &wrong, &unknown]);
 }
 
 /// The command, what it starts, and whoever looks at the machine's processes.
@@ -98,4 +122,38 @@ fn no_process_has_the_password_of_a_store_file() {
     let opened = done.stdout.lines().filter(|line| line.contains(" -> "));
     let sockets = opened.filter(|line| line.contains("socket:")).count();
     assert_eq!(sockets, 0, "a connection was handed on: {done:?}");
+}
+
+/// Not even of the parent, where it stands in the environment: only root could.
+#[test]
+fn the_command_cannot_read_the_password_of_its_parents_variable() {
+    let store = Store::postgres();
+    let url = with(&store.url, "application_name=canary");
+    let script = "tr '\\0' '\\n' < /proc/$$/environ; cat /proc/$PPID/environ || echo refused";
+    let mut run = store.run_with(
+        as_anybody(&store),
+        &["--at-most", "9s"],
+        &["sh", "-c", script],
+    );
+    let done = finish(run.env("DISTLOCK_STORE", url));
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("DISTLOCK_FENCING_TOKEN="), "{done:?}");
+    assert!(done.stdout.ends_with("refused\n"), "{done:?}");
+    assert!(!done.stdout.contains("canary"), "{done:?}");
+}
+
+/// The program as a user who is not root, and who may read the program's file wherever the tests were built.
+fn as_anybody(store: &Store) -> Command {
+    if !geteuid().is_root() {
+        return distlock();
+    }
+    let program = store.path("distlock");
+    fs::copy(env!("CARGO_BIN_EXE_distlock"), &program).unwrap();
+    for path in [store.folder.path(), program.as_ref()] {
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut setpriv = Command::new("setpriv");
+    setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    setpriv.arg(program).current_dir("/");
+    common::clean(setpriv)
 }

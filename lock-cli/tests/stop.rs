@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use common::{Done, PATIENCE, Psql, Running, Store, assert_one_line, distlock, finish, is_alive};
+use common::{
+    Done, PATIENCE, Running, Session, Store, assert_one_line, distlock, finish, is_alive,
+};
 use distlock::clock::Instant;
 use nix::sys::signal::Signal;
 
@@ -181,33 +183,31 @@ fn a_signal_during_the_acquire_ends_it_without_a_child() {
     assert_one_line(&done, "SIGTERM came before the command");
 }
 
-/// TERM alone would wait until somebody continues it.
 #[test]
 fn a_signal_during_the_acquire_leaves_no_lock_even_if_it_is_granted_later() {
     let store = Store::postgres();
     let options = ["--at-most", "60s", "-E", "75"];
     assert_eq!(finish(&mut store.run(&options, &["true"])).code, Some(0));
-    let mut blocker = Psql::connect(&store.url);
-    blocker.send(&format!(
-        "BEGIN; SELECT FROM distlock_locks WHERE name = '{}' FOR UPDATE; \\echo blocked\n",
+    let mut blocker = Session::connect(&store.url);
+    blocker.run(&format!(
+        "BEGIN; SELECT FROM distlock_locks WHERE name = '{}' FOR UPDATE",
         store.name()
     ));
-    blocker.expect("blocked");
     let run = Running::start(store.run(&options, &["echo", "ran"]));
-    blocker.send(
+    blocker.run(
         "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_activity \
          WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))) LOOP \
-         PERFORM pg_stat_clear_snapshot(); END LOOP; END $$; \\echo waited for\n",
+         PERFORM pg_stat_clear_snapshot(); END LOOP; END $$",
     );
-    blocker.expect("waited for");
     run.signal(Signal::SIGTERM);
-    blocker.send("COMMIT;\n");
+    blocker.run("COMMIT");
     let done = run.finish();
     assert_eq!((done.code, &*done.stdout), (Some(143), ""), "{done:?}");
     let next = finish(&mut store.run(&options, &["echo", "ran"]));
     assert_eq!(next.stdout, "ran\n", "{next:?}");
 }
 
+/// TERM alone would wait until somebody continues it.
 #[test]
 fn a_stopped_command_gets_its_time_to_end_as_well() {
     let store = Store::sqlite();

@@ -1,4 +1,3 @@
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +12,7 @@ use redis::aio::MultiplexedConnection;
 use crate::builder::RedisBackendBuilder;
 use crate::connection::Source;
 use crate::error;
+use crate::first_look::FirstLook;
 use crate::keys::Prefix;
 use crate::server::Server;
 use crate::statements::{ACQUIRE, Call, RELEASE, RENEW};
@@ -28,8 +28,8 @@ pub(crate) const NAME: &str = "redis";
 pub struct RedisBackend {
     pub(crate) server: Server,
     pub(crate) prefix: Prefix,
-    /// Whether the server was found fit to hold locks. That it was not is never remembered.
-    checked: AtomicBool,
+    /// Whether the server was found fit to hold locks.
+    first_look: FirstLook,
 }
 
 impl RedisBackend {
@@ -93,7 +93,7 @@ impl RedisBackend {
         Self {
             server: Server::new(source, limit),
             prefix,
-            checked: AtomicBool::new(false),
+            first_look: FirstLook::new(),
         }
     }
 
@@ -127,16 +127,9 @@ impl RedisBackend {
         Ok(self.server.run(calls).await?.answer)
     }
 
-    async fn look_once(&self) -> Result<()> {
-        if !self.checked.load(Ordering::Relaxed) {
-            self.look().await?.usable()?;
-            self.checked.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        self.look_once().await?;
+        let look = async { self.look_first().await?.usable() };
+        self.first_look.once(look).await?;
         let mut call = self
             .call(&request.name, &ACQUIRE)
             .arg(value::held(request.token, &request.owner))

@@ -16,20 +16,31 @@ const OPTIONAL: &str = "pexpiretime";
 impl RedisBackend {
     /// Looks at the server: one round trip, or two where the keys may not be used.
     pub(crate) async fn look(&self) -> Result<Findings> {
-        let findings = self.look_at_all().await;
+        self.look_by(&["eval", "evalsha"]).await
+    }
+
+    /// The same by one call, for the first lock call: it finds out for itself whether scripts may be sent by their digests.
+    pub(crate) async fn look_first(&self) -> Result<Findings> {
+        self.look_by(&["eval"]).await
+    }
+
+    async fn look_by(&self, commands: &[&str]) -> Result<Findings> {
+        let findings = self.look_at_all(commands).await;
         let findings = findings.map_err(|e| e.with_effect(Effect::None))?;
         self.server.judge(&findings);
         Ok(findings)
     }
 
-    async fn look_at_all(&self) -> Result<Findings> {
+    /// Sends the script by each of these commands.
+    async fn look_at_all(&self, commands: &[&str]) -> Result<Findings> {
         let mut rights = Rights::default();
         let mut findings = Findings::default();
         let call = || Call::on(self.prefix.spare_key(), &CHECK);
         // By its text first, so that the right to send that is not found missing when the server has forgotten a script.
         let calls = [call().in_full(), call()];
+        let values = self.ask_all(&calls[..commands.len()]).await?;
         let mut seen = None;
-        for (command, value) in ["eval", "evalsha"].iter().zip(self.ask_all(&calls).await?) {
+        for (command, value) in commands.iter().zip(values) {
             match value {
                 Ok(value) => seen = Some(value),
                 Err(error) => match Refusal::of(&error) {
@@ -61,10 +72,13 @@ impl RedisBackend {
         Ok(value.and_then(Result::ok))
     }
 
-    /// The statement that grants these rights.
+    /// The statements that grant these rights, also after the server's next start.
     fn grant(&self, rights: &[String]) -> String {
-        let user = self.server.user().unwrap_or("USER");
-        format!("ACL SETUSER {} {}", user.escape_debug(), rights.join(" "))
+        let user = self.server.user().unwrap_or("USER").escape_debug();
+        let rights = rights.join(" ");
+        format!(
+            "ACL SETUSER {user} {rights}, then ACL SAVE, or CONFIG REWRITE where no aclfile is set"
+        )
     }
 }
 
@@ -102,9 +116,16 @@ impl Refusal {
     }
 }
 
-/// "No permissions to access a key", "can't access at least one of the keys", and not "can't run this command".
+/// What servers say of keys that may not be used: Redis since 7.2 and Valkey, Redis 6.2 to 7.0 of scripts, and of commands.
+/// A user's name may be in the text, and has no blank in it.
+const ABOUT_KEYS: [&str; 3] = [
+    "permissions to access a key",
+    "can't access at least one of the keys",
+    "permissions to access one of the keys",
+];
+
 fn is_about_keys(text: &str) -> bool {
-    text.contains("key")
+    ABOUT_KEYS.iter().any(|part| text.contains(part))
 }
 
 /// The rights that the user lacks.
@@ -184,13 +205,16 @@ impl Seen {
             findings.extend(warnings_of(info));
         } else {
             let refusal = self.refusal.as_deref().unwrap_or("no answer");
-            findings.push(Finding::warning(
-                format!("the server does not show its settings ({refusal})"),
-                format!(
-                    "{}, or see for yourself that it is a primary with appendonly yes and maxmemory-policy noeviction",
-                    backend.grant(&["+info".to_owned()])
-                ),
-            ));
+            let look = "see for yourself that it is a primary with appendonly yes and maxmemory-policy noeviction";
+            let fix = match error::kind(refusal) {
+                Some(ErrorKind::Denied) => {
+                    format!("{}; or {look}", backend.grant(&["+info".to_owned()]))
+                }
+                // It has no INFO, for whoever it may be.
+                _ => look.to_owned(),
+            };
+            let what = format!("the server does not show its settings ({refusal})");
+            findings.push(Finding::warning(what, fix));
         }
     }
 }
@@ -259,6 +283,45 @@ fn numbers(version: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the servers say it, from a script and without one. The newer ones tell whose right it is.
+    #[test]
+    fn keys_are_missed_where_the_server_says_so_and_not_where_a_user_is_named_after_them() {
+        for (text, is_of_keys) in [
+            (
+                "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 0a, on @user_script:9.",
+                true,
+            ),
+            (
+                "NOPERM this user has no permissions to access one of the keys used as arguments",
+                true,
+            ),
+            (
+                "ERR ACL failure in script: No permissions to access a key script: 0a, on @user_script:9.",
+                true,
+            ),
+            ("NOPERM No permissions to access a key", true),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 0a, on @user_script:9.",
+                false,
+            ),
+            (
+                "NOPERM this user has no permissions to run the 'get' command or its subcommand",
+                false,
+            ),
+            (
+                "ERR ACL failure in script: User keycloak has no permissions to run the 'get' command script: 0a, on @user_script:9.",
+                false,
+            ),
+            (
+                "NOPERM User can't-access-a-key has no permissions to run the 'eval' command",
+                false,
+            ),
+        ] {
+            assert_eq!(error::kind(text), Some(ErrorKind::Denied), "{text}");
+            assert_eq!(is_about_keys(text), is_of_keys, "{text}");
+        }
+    }
 
     #[test]
     fn a_version_is_too_old_only_if_it_can_be_read_and_is() {

@@ -65,7 +65,18 @@ impl FencedScript {
         }
     }
 
-    /// Sets a key to a value: give the call one of each.
+    /// Sets a key to a value, which it then holds without an end. Give each call that key and that value, and nothing
+    /// else; the answer is `OK`, which `()` takes as well:
+    ///
+    /// ```no_run
+    /// # async fn example(token: distlock_api::FencingToken, connection: &mut distlock_redis::redis::aio::MultiplexedConnection)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// let set = distlock_redis::FencedScript::set();
+    /// let call = set.call("{stock:42}:fence", token).key("{stock:42}").arg(7);
+    /// let () = call.run(connection).await??;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn set() -> Self {
         Self::new("return redis.call('SET', KEYS[1], ARGV[1])")
     }

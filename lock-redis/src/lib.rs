@@ -72,6 +72,7 @@ mod check;
 mod connection;
 mod error;
 mod fencing;
+mod first_look;
 mod keys;
 mod server;
 mod statements;

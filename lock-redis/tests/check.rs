@@ -42,16 +42,57 @@ async fn all_missing_rights_are_told_at_once_with_what_grants_them() {
     let (_server, backend) =
         server_with("~other:* +evalsha +eval +set +get +info +pexpire +time").await;
     let expected = [
-        "fault denied the user may not run incr, incrby, pttl, pexpireat, del: \
-         ACL SETUSER u +incr +incrby +pttl +pexpireat +del",
-        "fault denied the user may not use the keys lock:*: ACL SETUSER u ~lock:*",
+        "fault denied the user may not run pexpireat, del, incr, incrby, pttl: \
+         ACL SETUSER u +pexpireat +del +incr +incrby +pttl, then ACL SAVE, or CONFIG REWRITE where no aclfile is set",
+        "fault denied the user may not use the keys lock:*: \
+         ACL SETUSER u ~lock:*, then ACL SAVE, or CONFIG REWRITE where no aclfile is set",
         "warning the user may not run pexpiretime, so that each grant adds to the ACL log: \
-         ACL SETUSER u +pexpiretime",
+         ACL SETUSER u +pexpiretime, then ACL SAVE, or CONFIG REWRITE where no aclfile is set",
     ];
     assert_eq!(found(&backend).await, expected);
     let error = not_acquired(&backend).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(expected[0].contains(error.message()), "{error}");
+}
+
+/// Newer servers tell it in their refusals.
+#[tokio::test]
+async fn a_users_name_with_a_key_in_it_is_not_taken_for_a_missing_key() {
+    let server = Server::start(&AOF).await;
+    let mut space = Space::at(&server.url()).await;
+    let user = "ACL SETUSER keycloak on >x ~lock:* +@all -get";
+    let () = space.run(user).await;
+    let url = format!("redis://keycloak:x@127.0.0.1:{}", server.port);
+    let backend = RedisBackend::connect(&url).await.unwrap();
+    let expected = "fault denied the user may not run get: ACL SETUSER keycloak +get, then ACL SAVE, or CONFIG REWRITE \
+                    where no aclfile is set";
+    assert_eq!(found(&backend).await, [expected]);
+}
+
+/// Whatever is missing: INCR alone would make a key that stays.
+#[tokio::test]
+async fn a_check_leaves_no_key_without_an_end() {
+    for right in ["+time", "+set", "+pexpire", "+pexpireat", "+del"] {
+        let rights = format!("~lock:* +evalsha +eval +incr +incrby +info {right}");
+        let (server, backend) = server_with(&rights).await;
+        assert!(!found(&backend).await.is_empty());
+        let mut space = Space::at(&server.url()).await;
+        let ends_in: i64 = space.run("PTTL lock:{}").await;
+        assert!(
+            ends_in == -2 || (0..=1000).contains(&ends_in),
+            "{right}: {ends_in}"
+        );
+    }
+}
+
+/// One of these rights is enough to try the others that make a key.
+#[tokio::test]
+async fn a_missing_right_to_count_is_told_wherever_it_can_be_tried() {
+    for right in ["+set", "+pexpire", "+pexpireat", "+del"] {
+        let (_server, backend) = server_with(&format!("~lock:* +evalsha +eval {right}")).await;
+        let found = found(&backend).await;
+        assert!(found[0].contains(" incr, incrby, "), "{right}: {found:?}");
+    }
 }
 
 /// It would be missed when the server has forgotten the scripts.
@@ -61,14 +102,19 @@ async fn the_right_to_send_scripts_is_missed_while_the_server_still_knows_them()
     common::acquire(&backend, &request("a")).await;
     let mut space = Space::at(&server.url()).await;
     for (missing, expected) in [
-        ("eval", "the user may not run eval: ACL SETUSER u +eval"),
+        ("eval", "the user may not run eval: ACL SETUSER u +eval,"),
         (
             "evalsha",
-            "the user may not run evalsha: ACL SETUSER u +evalsha",
+            "the user may not run evalsha: ACL SETUSER u +evalsha,",
         ),
     ] {
         let () = space.run(&format!("ACL SETUSER u +@all -{missing}")).await;
-        assert_eq!(found(&backend).await, [format!("fault denied {expected}")]);
+        let found = found(&backend).await;
+        let expected = format!("fault denied {expected}");
+        assert!(
+            found.len() == 1 && found[0].starts_with(&expected),
+            "{found:?}"
+        );
     }
 }
 
@@ -122,8 +168,8 @@ async fn settings_that_are_not_shown_are_told_as_such_and_locks_are_given() {
         panic!("{found:?}");
     };
     let begins = "warning the server does not show its settings (";
-    let ends = "): ACL SETUSER u +info, or see for yourself that it is a primary with appendonly yes and \
-                maxmemory-policy noeviction";
+    let ends = "): ACL SETUSER u +info, then ACL SAVE, or CONFIG REWRITE where no aclfile is set; or see for yourself \
+                that it is a primary with appendonly yes and maxmemory-policy noeviction";
     assert!(
         warning.starts_with(begins) && warning.ends_with(ends),
         "{warning}"
@@ -131,6 +177,19 @@ async fn settings_that_are_not_shown_are_told_as_such_and_locks_are_given() {
     let reason = &warning[begins.len()..warning.len() - ends.len()];
     assert!(reason.contains(" run "), "{reason}");
     common::acquire(&backend, &request("a")).await;
+}
+
+/// No right helps there.
+#[tokio::test]
+async fn settings_that_nobody_is_shown_are_told_without_a_right_to_grant() {
+    let server = Server::start(&["--appendonly", "yes", "--rename-command", "INFO", ""]).await;
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let found = found(&backend).await;
+    assert_eq!(found.len(), 1);
+    let (_, fix) = found[0].split_once("): ").unwrap();
+    let expected =
+        "see for yourself that it is a primary with appendonly yes and maxmemory-policy noeviction";
+    assert_eq!(fix, expected);
 }
 
 /// As Redis 6.2 does.
@@ -175,7 +234,8 @@ async fn where_the_user_is_not_known_a_place_is_left_for_it() {
     let (server, _) = server_with("~lock:* +@all -del").await;
     let raw = common::connection(&format!("redis://u:x@127.0.0.1:{}", server.port)).await;
     let backend = RedisBackend::from_connection(raw);
-    let expected = "fault denied the user may not run del: ACL SETUSER USER +del";
+    let expected = "fault denied the user may not run del: ACL SETUSER USER +del, then ACL SAVE, or CONFIG REWRITE where \
+                    no aclfile is set";
     assert_eq!(found(&backend).await, [expected]);
 }
 

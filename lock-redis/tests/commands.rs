@@ -5,10 +5,12 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{LEASE, Server, Space, acquire, name};
 use distlock_api::{AcquireRequest, Attempt, LockBackend};
+use tokio::task::JoinSet;
 
 const ROUNDS: u64 = 100;
 
@@ -107,6 +109,24 @@ async fn an_acquire_and_a_release_are_one_command_each() {
     let counted = quiet.counted().await;
     assert_eq!(counted.commands, only("evalsha", 2 * ROUNDS));
     assert_eq!(counted.reads, 2 * ROUNDS);
+}
+
+/// As a service does that starts many jobs.
+#[tokio::test]
+async fn of_many_first_acquires_at_once_one_looks_at_the_server() {
+    let mut quiet = Quiet::start().await;
+    let backend = Arc::new(quiet.space.client().await);
+    quiet.reset().await;
+    let mut acquires = JoinSet::new();
+    for i in 0..ROUNDS {
+        let backend = Arc::clone(&backend);
+        acquires
+            .spawn(async move { acquire(&backend, &common::request(&format!("job-{i}"))).await });
+    }
+    acquires.join_all().await;
+    let stats: String = quiet.space.run("INFO commandstats").await;
+    let looks = stats.lines().find(|line| line.starts_with("cmdstat_info:"));
+    assert!(looks.unwrap().contains(":calls=1,"), "{looks:?}");
 }
 
 /// (U27), with a prefix as long as the default one.

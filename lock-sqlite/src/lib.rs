@@ -67,9 +67,10 @@
 //! [give it](SqliteBuilder::pool), never the pool's, and never in a transaction of yours.
 //!
 //! The [check](distlock_api::LockAdmin::check) tells all that is wrong with the file at once, each with what mends it. It
-//! warns of a journal that is no write-ahead log, of triggers on the table, of a second name, and of a file that anybody
-//! may write or replace: who can write it can take and free any lock. Give the file to one user or group (`chmod 660`),
-//! and the folder, too.
+//! writes a lock and undoes that, to find constraints that would refuse one. It warns of a journal that is no write-ahead
+//! log, of triggers on the table, of a second name, and of a file or a folder that anybody may write: who can write either
+//! can take and free any lock. Give both to one user or group (`chmod 660`, `chmod 770`); a folder such as `/tmp` is no
+//! place for the file, because SQLite takes a `-wal` or `-journal` beside it for its own, whoever made that.
 //!
 //! Every grant, renewal and release is one `BEGIN IMMEDIATE` … `COMMIT`; a hundred renewals are one, too. A try that
 //! meets a held lock only reads. SQLite has one writer at a time: where another process keeps the file locked for

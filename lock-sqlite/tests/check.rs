@@ -46,6 +46,8 @@ async fn a_file_that_is_set_up_well_gives_nothing_to_find() {
     let store = Store::migrated().await;
     granted(&store.backend(), &request("a")).await;
     assert!(found(&store.backend()).await.is_empty());
+    let locks = store.backend().list().await.unwrap();
+    assert_eq!(locks.len(), 1, "the check left one: {locks:?}");
 }
 
 #[tokio::test]

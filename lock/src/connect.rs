@@ -8,7 +8,7 @@ use distlock_api::{Error, ErrorKind, LockAdmin, Locks, MemoryBackend, Result};
 /// |---|---|---|
 /// | `postgres://user@host/database` | `postgres` | a table in PostgreSQL |
 /// | `mysql://user@host/database`, `mariadb://…` | `mysql` | a table in MySQL or MariaDB |
-/// | `redis://host`, `rediss://host` | `redis` | keys in Redis or Valkey |
+/// | `redis://host`, `rediss://host`, `valkey://…`, `valkeys://…` | `redis` | keys in Redis or Valkey |
 /// | `sqlite:///path/to/locks.db` | `sqlite` | one file, for the processes of one machine |
 /// | `memory:` | | this process: an empty store for each call |
 ///
@@ -56,9 +56,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn LockAdmin>> {
         #[cfg(not(feature = "mysql"))]
         "mysql" | "mariadb" => Err(feature_is_off("mysql")),
         #[cfg(feature = "redis")]
-        "redis" | "rediss" => Ok(Arc::new(distlock_redis::RedisBackend::connect(url).await?)),
+        "redis" | "rediss" | "valkey" | "valkeys" => Ok(Arc::new(distlock_redis::RedisBackend::connect(url).await?)),
         #[cfg(not(feature = "redis"))]
-        "redis" | "rediss" => Err(feature_is_off("redis")),
+        "redis" | "rediss" | "valkey" | "valkeys" => Err(feature_is_off("redis")),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(
             distlock_sqlite::SqliteBackend::connect(url).await?,

@@ -14,7 +14,9 @@ use distlock::clock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
+use tokio::runtime::{self, Runtime};
 
 /// How long anything may take that should happen soon.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +35,7 @@ pub(crate) fn distlock_an_hour_ahead() -> Command {
     clean(command)
 }
 
-fn clean(mut command: Command) -> Command {
+pub(crate) fn clean(mut command: Command) -> Command {
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("DISTLOCK_") {
             command.env_remove(variable);
@@ -157,6 +159,14 @@ fn server_url(variable: &str) -> String {
 macro_rules! on_each_store {
     ($($test:ident),* $(,)?) => {
         $crate::on_store!(sqlite: $($test),*);
+        $crate::on_each_server!($($test),*);
+    };
+}
+
+/// The same tests on each store that is a server.
+#[macro_export]
+macro_rules! on_each_server {
+    ($($test:ident),* $(,)?) => {
         $crate::on_store!(postgres: $($test),*);
         $crate::on_store!(mysql: $($test),*);
         $crate::on_store!(mariadb: $($test),*);
@@ -274,25 +284,54 @@ impl Drop for Running {
     }
 }
 
-/// A session with PostgreSQL beside the program's own.
-pub(crate) struct Psql(Running);
+/// A session with a database beside the program's own.
+pub(crate) struct Session {
+    runtime: Runtime,
+    connection: Connected,
+}
 
-impl Psql {
+enum Connected {
+    MySql(MySqlConnection),
+    Postgres(PgConnection),
+    Sqlite(SqliteConnection),
+}
+
+impl Session {
     pub(crate) fn connect(url: &str) -> Self {
-        let mut psql = Command::new("psql");
-        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", url]);
-        Self(Running::start(psql))
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.unwrap();
+        // The scheme mariadb: is ours and not the driver's.
+        let url = url.replacen("mariadb:", "mysql:", 1);
+        let connection = runtime.block_on(async {
+            match url.split(':').next() {
+                Some("mysql") => MySqlConnection::connect(&url).await.map(Connected::MySql),
+                Some("sqlite") => SqliteConnection::connect(&url).await.map(Connected::Sqlite),
+                _ => PgConnection::connect(&url).await.map(Connected::Postgres),
+            }
+        });
+        Self {
+            runtime,
+            connection: connection.unwrap(),
+        }
     }
 
-    pub(crate) fn send(&mut self, text: &str) {
-        let stdin = self.0.wrapper.stdin.as_mut().unwrap();
-        stdin.write_all(text.as_bytes()).unwrap();
+    /// Runs statements to their end.
+    pub(crate) fn run(&mut self, statements: &str) {
+        let text = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
+        let done = self.runtime.block_on(async {
+            match &mut self.connection {
+                Connected::MySql(to) => text.execute(to).await.map(drop),
+                Connected::Postgres(to) => text.execute(to).await.map(drop),
+                Connected::Sqlite(to) => text.execute(to).await.map(drop),
+            }
+        });
+        done.unwrap_or_else(|error| panic!("{statements}: {error}"));
     }
+}
 
-    /// Waits for a line.
-    pub(crate) fn expect(&mut self, line: &str) {
-        while self.0.line() != line {}
-    }
+/// Runs statements in a session of their own.
+pub(crate) fn sql(url: &str, statements: &str) {
+    Session::connect(url).run(statements);
 }
 
 /// Sends one command to a Redis without a password; its answer.

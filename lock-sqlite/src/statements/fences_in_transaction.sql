@@ -1,3 +1,3 @@
 -- Fails in a transaction, however that began, and does nothing outside of one: the database of temporary tables has no
--- safety level. SQLite looks when it compiles the statement, so that it must not be kept prepared.
+-- safety level.
 PRAGMA temp.synchronous = FULL
