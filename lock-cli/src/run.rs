@@ -1,29 +1,20 @@
 use std::process::Command;
-use std::time::Duration;
 
 use distlock::options::OPERATION_LIMIT;
-use distlock::{Acquisition, Guard, Locks, Release};
+use distlock::{Acquisition, ErrorKind, Guard, Locks, Release};
 use nix::sys::signal::Signal;
 
-use crate::args::RunArgs;
+use crate::args::{IfUnavailable, RunArgs};
 use crate::child::Child;
 use crate::duration;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, complain, visible};
 use crate::signals::Signals;
-use crate::supervise::supervise;
-
-/// The longest time between TERM and KILL, unless it was asked for.
-const KILL_AFTER: Duration = Duration::from_secs(10);
+use crate::supervise::{Bound, supervise};
 
 /// Runs the command under the lock.
 pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
     let store = args.store.resolve()?;
-    if args.at_most.is_none() && !store.is_memory() {
-        return Err(Failure::new(
-            "give --at-most: how long the lock may be kept if this machine dies",
-        ));
-    }
     if let Some(notice) = store.notice() {
         complain(&notice);
     }
@@ -32,7 +23,10 @@ pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
         biased;
         signal = signals.next() => return Err(ended_by(signal, &args)),
         // Not checked: a fault fails the first lock all the same, and a warning would be told at every run.
-        backend = store.open_or_make() => Locks::from_arc(backend?),
+        backend = store.open_or_make() => match backend {
+            Ok(backend) => Locks::from_arc(backend),
+            Err(failure) => return without_lock(&args, failure, &mut signals).await,
+        },
     };
     let Ended { end, release } = under_lock(&args, &locks, &mut signals).await;
     // What was cut off in mid-request is given back before we go, and a release that failed is tried again.
@@ -52,19 +46,15 @@ struct Ended {
     release: Option<distlock::Result<Release>>,
 }
 
-impl From<Failure> for Ended {
-    fn from(failure: Failure) -> Self {
-        Self {
-            end: Err(failure),
-            release: None,
-        }
-    }
-}
-
 async fn under_lock(args: &RunArgs, locks: &Locks, signals: &mut Signals) -> Ended {
     let guard = match acquire(args, locks, signals).await {
         Ok(guard) => guard,
-        Err(failure) => return failure.into(),
+        Err(failure) => {
+            return Ended {
+                end: without_lock(args, failure, signals).await,
+                release: None,
+            };
+        }
     };
     match start(args, &guard, signals) {
         Ok(child) => {
@@ -84,6 +74,9 @@ async fn acquire(args: &RunArgs, locks: &Locks, signals: &mut Signals) -> Result
     let mut lock = locks.lock(&args.name)?;
     if let Some(at_most) = args.at_most {
         lock = lock.at_most_for(at_most);
+    }
+    if let Some(ttl) = args.watchdog() {
+        lock = lock.watchdog(ttl);
     }
     if let Some(at_least) = args.at_least {
         lock = lock.at_least_for(at_least);
@@ -119,7 +112,62 @@ fn start(args: &RunArgs, guard: &Guard, signals: &mut Signals) -> Result<Child, 
         ));
     }
     signals.listen_for_child()?;
-    Child::spawn(command(args, guard), args.foreground)
+    let mut command = command(args);
+    command.env("DISTLOCK_OWNER", guard.owner());
+    if let Some(token) = guard.fencing_token() {
+        command.env("DISTLOCK_FENCING_TOKEN", token.to_string());
+    }
+    Child::spawn(command, args.foreground)
+}
+
+/// What was chosen for a store that is down; any other failure stays one.
+async fn without_lock(
+    args: &RunArgs,
+    failure: Failure,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
+    let is_down = failure
+        .error
+        .as_ref()
+        .is_some_and(|error| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
+    let name = visible(args.name.as_str());
+    match args.if_unavailable {
+        IfUnavailable::Skip if is_down => Err(Failure::ending(
+            Exit::Conflict(args.conflict_exit_code),
+            format!(
+                "skipped \"{name}\", because the store is down: {}",
+                failure.text
+            ),
+        )),
+        IfUnavailable::Run if is_down => {
+            complain(&format!(
+                "warning: running without the lock \"{name}\", because the store is down: {}",
+                failure.text
+            ));
+            run_unlocked(args, signals).await
+        }
+        _ => Err(failure),
+    }
+}
+
+/// Nothing keeps another from running meanwhile. The time is bounded all the same.
+async fn run_unlocked(args: &RunArgs, signals: &mut Signals) -> Result<Exit, Failure> {
+    if let Some(signal) = signals.pending() {
+        return Err(ended_by(signal, args));
+    }
+    signals.listen_for_child()?;
+    let child = Child::spawn(command(args), args.foreground)?;
+    let term = Bound::from_now(args.at_most);
+    match supervise(child, &term, args.kill_after(), signals).await? {
+        Exit::Stopped => Err(Failure::ending(
+            Exit::Stopped,
+            format!(
+                "the time of \"{}\" was up: the command, which ran without the lock, was stopped",
+                visible(args.name.as_str())
+            ),
+        )),
+        exit => Ok(exit),
+    }
 }
 
 /// Sees the child through to its end.
@@ -129,17 +177,22 @@ async fn see_through(
     guard: &Guard,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
-    let exit = supervise(child, guard, kill_after(args), signals).await?;
+    let exit = supervise(child, &**guard, args.kill_after(), signals).await?;
     if exit != Exit::Stopped {
         return Ok(exit);
     }
+    let why = match guard.is_valid() {
+        true if args.watchdog().is_some() => "the lease could not be renewed so far".to_owned(),
+        true => "its time was up".to_owned(),
+        false => guard.lost().await.to_string(),
+    };
     let text = format!(
-        "the time of lock \"{}\" was up: the command was stopped{}",
+        "lock \"{}\": {why}; the command was stopped{}",
         visible(args.name.as_str()),
         args.at_most.map_or_else(String::new, |at_most| format!(
-            "; it had {} of --at-most {}, the rest is --kill-after",
-            duration::show(at_most.saturating_sub(kill_after(args))),
-            duration::show(at_most)
+            " (of --at-most {} it has {}, the rest is --kill-after)",
+            duration::show(at_most),
+            duration::show(at_most.saturating_sub(args.kill_after())),
         ))
     );
     Err(Failure::ending(exit, text))
@@ -155,7 +208,7 @@ fn warning(
     let name = visible(args.name.as_str());
     match (release, pending) {
         (Some(Err(reason)), Err(_)) | (_, Err(reason)) => Some(format!(
-            "lock \"{name}\" may stay held until --at-most is over: {reason}"
+            "lock \"{name}\" may stay held until its lease is over: {reason}"
         )),
         (Some(Ok(Release::NotHeld { by })), Ok(())) if exit != Exit::Stopped => {
             let now = by.map_or_else(String::new, |by| format!(", now held by {}", visible(&by)));
@@ -168,25 +221,17 @@ fn warning(
 }
 
 /// The command with its environment: ours last, so that an outer distlock's never shows through.
-fn command(args: &RunArgs, guard: &Guard) -> Command {
+fn command(args: &RunArgs) -> Command {
     let (program, arguments) = args.command.split_first().expect("clap requires a command");
     let mut command = Command::new(program);
     command
         .args(arguments)
         .env_remove("DISTLOCK_STORE")
         .env_remove("DISTLOCK_FENCING_TOKEN")
+        .env_remove("DISTLOCK_OWNER")
         .env("DISTLOCK_NESTED", "1")
-        .env("DISTLOCK_NAME", guard.name().as_str())
-        .env("DISTLOCK_OWNER", guard.owner());
-    if let Some(token) = guard.fencing_token() {
-        command.env("DISTLOCK_FENCING_TOKEN", token.to_string());
-    }
+        .env("DISTLOCK_NAME", args.name.as_str());
     command
-}
-
-fn kill_after(args: &RunArgs) -> Duration {
-    let third = args.at_most.map_or(KILL_AFTER, |at_most| at_most / 3);
-    args.kill_after.unwrap_or(third.min(KILL_AFTER))
 }
 
 fn ended_by(signal: Signal, args: &RunArgs) -> Failure {

@@ -68,11 +68,6 @@ impl StoreArgs {
 }
 
 impl Store {
-    /// Whether locks end with this very process.
-    pub(crate) fn is_memory(&self) -> bool {
-        matches!(self, Self::Url(url) if url.starts_with("memory:"))
-    }
-
     /// Its URL as it may be shown, without the password; `None` where that may be anywhere.
     pub(crate) fn address(&self) -> Option<String> {
         match self {
@@ -265,11 +260,5 @@ mod tests {
                 .contains("another distlock")
         );
         assert!(is_url(resolve(Some("memory:"), &nested), "memory:"));
-    }
-
-    #[test]
-    fn only_memory_is_memory() {
-        assert!(Store::Url("memory:".to_owned()).is_memory());
-        assert!(!Store::Url("redis://memory".to_owned()).is_memory());
     }
 }
