@@ -54,7 +54,8 @@ const NUMBERS: &[(&[u16], ErrorKind, &str)] = {
             "the node is not part of the cluster's majority: wait until it is, or connect to another one",
         ),
         (
-            // 3101: the group's certification. 1020: MariaDB's innodb_snapshot_isolation.
+            // 3101: the group's certification. 1020: MariaDB's innodb_snapshot_isolation, by which a transaction may not
+            // change what others changed after it had its snapshot. Each ends the whole transaction.
             &[1020, 1213, 3101],
             Unavailable,
             "the server rolled it back for others' sake: try again",
@@ -90,9 +91,16 @@ const NUMBERS: &[(&[u16], ErrorKind, &str)] = {
             "the server takes no request of this size: raise max_allowed_packet",
         ),
         (
-            &[1364, 1366],
+            // A column that is to be written is generated: 1906 MariaDB's, 3105 MySQL's.
+            &[1364, 1366, 1906, 3105],
             Config,
             "the table does not fit: compare it with the printed schema",
+        ),
+        (
+            // A check, which MariaDB gives a state that tells.
+            &[3819],
+            Config,
+            "the table has a constraint that does not belong: compare it with the printed schema",
         ),
         (
             &[1665],
@@ -297,8 +305,9 @@ fn again(error: &sqlx::Error) -> Again {
         };
     };
     match server.number() {
-        // A deadlock, or the certification of a cluster. Not a lock wait that took too long (1205): another one would
-        // outlast the operation, and take the lock for nobody.
+        // A deadlock, or the certification of a cluster; a snapshot that was too old, which our own statements do not meet
+        // under READ COMMITTED. Not a lock wait that took too long (1205): another one would outlast the operation, and
+        // take the lock for nobody.
         1020 | 1213 | 3101 => Again::Here,
         // The server is stopping or ended the session, with the statement (1317) or before it.
         1053 | 1079 | 1317 | 1927 | 4031 => Again::Elsewhere,

@@ -72,9 +72,12 @@ impl Fences {
     /// # Errors
     ///
     /// Always without effect, for the transaction is to be rolled back. [`ErrorKind::Unavailable`], retryable, where the
-    /// server rolled it back for others' sake (a deadlock, such as of first comers behind one that rolled back): begin the
-    /// transaction again. [`ErrorKind::SchemaMissing`] for a missing table, [`ErrorKind::InvalidOption`] for a resource
-    /// that is too long.
+    /// server rolled the whole transaction back for others' sake: begin it again, and write nothing more in the session
+    /// before, for it would be outside of any transaction. That is a deadlock (1213), such as of first comers behind one that
+    /// rolled back; and on MariaDB with `innodb_snapshot_isolation`, as it is by default since 11.6, 1020: somebody else
+    /// changed the row after your transaction had its snapshot, which under `REPEATABLE READ` it has from its first read on,
+    /// and under `SERIALIZABLE` from its first statement on. [`ErrorKind::SchemaMissing`] for a missing table,
+    /// [`ErrorKind::InvalidOption`] for a resource that is too long.
     ///
     /// # Cancel safety
     ///

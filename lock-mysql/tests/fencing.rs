@@ -6,7 +6,7 @@ mod common;
 
 use common::proxy::Proxy;
 use common::{Server, Store, connect};
-use distlock_api::{Admission, Effect, ErrorKind, FencingToken, StaleToken};
+use distlock_api::{Admission, Effect, Error, ErrorKind, FencingToken, StaleToken};
 use distlock_mysql::{Fences, Table};
 use sqlx::{Connection, MySqlConnection};
 use tokio::task::JoinSet;
@@ -110,12 +110,60 @@ async fn who_is_in_keeps_others_out_until_the_commit(server: Server) {
             store.until_waiting(1).await;
             execute(&mut first, "COMMIT").await;
         });
-        assert_eq!(answer.unwrap(), stale(6, 7), "{level}");
+        match answer {
+            Ok(answer) => assert_eq!(answer, stale(6, 7), "{level}"),
+            // Its snapshot is older than the commit.
+            Err(error) => assert!(is_refused_by_snapshot(server, level, &error), "{error}"),
+        }
         let fence: u64 = store.value("SELECT fence FROM {}").await;
         assert_eq!(fence, 7);
         drop(second);
         store.close().await;
     }
+}
+
+/// As MariaDB may do where `innodb_snapshot_isolation` is on.
+fn is_refused_by_snapshot(server: Server, level: &str, error: &Error) -> bool {
+    let told = (error.kind(), error.effect(), error.is_retryable());
+    server == Server::MariaDb
+        && level == "SERIALIZABLE"
+        && told == (ErrorKind::Unavailable, Effect::None, true)
+        && error.to_string().contains("[1020]")
+}
+
+async fn a_snapshot_that_is_too_old_ends_the_whole_transaction(server: Server) {
+    let (mut store, fences) = fences(server, "old").await;
+    store
+        .run("CREATE TABLE {}_data (n INT) ENGINE = InnoDB; GRANT SELECT, INSERT ON {}_data TO $USER")
+        .await;
+    let data = format!("{}_data", store.table);
+    let mut late = begin(&store, "REPEATABLE READ").await;
+    if server == Server::MariaDb {
+        execute(&mut late, "SET innodb_snapshot_isolation = ON").await;
+    }
+    let before = format!("INSERT INTO {data} VALUES (1); SELECT * FROM {data}");
+    execute(&mut late, &before).await;
+    let mut other = connect(&store.options()).await;
+    let answer = fences.admit(&mut other, "stock", token(1)).await;
+    assert_eq!(answer.unwrap(), Admission::Admitted);
+    let answer = fences.admit(&mut late, "stock", token(2)).await;
+    match server {
+        Server::MySql => assert_eq!(answer.unwrap(), Admission::Admitted),
+        Server::MariaDb => {
+            let error = answer.unwrap_err();
+            let told = (error.kind(), error.effect(), error.is_retryable());
+            assert_eq!(told, (ErrorKind::Unavailable, Effect::None, true));
+            assert!(error.to_string().contains("[1020]"), "{error}");
+            // What it wrote before is gone, and no transaction is open any more.
+            let mine: i64 = store.value("SELECT COUNT(*) FROM {}_data").await;
+            let open = sqlx::query_scalar("SELECT @@in_transaction");
+            let open: u64 = open.fetch_one(&mut late).await.unwrap();
+            assert_eq!((mine, open), (0, 0));
+        }
+    }
+    late.close().await.unwrap();
+    store.run("DROP TABLE {}_data").await;
+    store.close().await;
 }
 
 async fn a_stale_holder_inside_waits_for_nobody_and_is_not_overtaken(server: Server) {
@@ -264,6 +312,7 @@ on_both![
     smaller_tokens_are_refused_and_the_same_one_may_come_again,
     the_flag_for_found_rows_makes_no_difference,
     who_is_in_keeps_others_out_until_the_commit,
+    a_snapshot_that_is_too_old_ends_the_whole_transaction,
     a_stale_holder_inside_waits_for_nobody_and_is_not_overtaken,
     what_is_read_after_it_is_what_the_last_holder_wrote,
     a_transaction_that_is_rolled_back_is_not_remembered,

@@ -201,6 +201,43 @@ async fn a_forced_release_under_another_fence_changes_nothing(server: Server) {
     store.close().await;
 }
 
+/// What a forced release under the fence of the last grant answers, when the row is changed between its look and its
+/// update.
+async fn forced_meanwhile(store: &mut Store, change: &str) -> ForceRelease {
+    let builder = store.builder().operation_limit(Duration::from_secs(60));
+    let backend = builder.for_options(store.options()).unwrap();
+    let (_, fence) = common::acquire(&backend, "job").await;
+    store.run("BEGIN; SELECT * FROM {} FOR UPDATE").await;
+    let name = name("job");
+    let forcing = backend.force_release(&name, Some(FencingToken::new(fence)));
+    // Its look waits for nobody, its update for us.
+    let waiting = async {
+        store.until_waiting(1).await;
+        store
+            .run(&format!("UPDATE {{}} SET {change}; COMMIT"))
+            .await;
+    };
+    tokio::join!(forcing, waiting).0.unwrap()
+}
+
+async fn a_forced_release_frees_nobody_who_came_meanwhile(server: Server) {
+    let mut store = Store::new(server, "came").await;
+    let change = "fence = 18000000000000000000, token = 'new', locked_by = 'new'";
+    let answer = forced_meanwhile(&mut store, change).await;
+    let current = Some(FencingToken::new(18_000_000_000_000_000_000));
+    assert_eq!(answer, ForceRelease::OtherFence { current });
+    let held = "SELECT COUNT(*) FROM {} WHERE lock_until > UTC_TIMESTAMP(6)";
+    assert_eq!(store.value::<i64>(held).await, 1);
+    store.close().await;
+}
+
+async fn a_forced_release_takes_no_credit_for_a_lock_that_ended_meanwhile(server: Server) {
+    let mut store = Store::new(server, "ended").await;
+    let answer = forced_meanwhile(&mut store, "lock_until = '2020-01-01'").await;
+    assert_eq!(answer, ForceRelease::NotHeld);
+    store.close().await;
+}
+
 async fn purge_keeps_what_is_held_recent_or_ahead_of_the_clock(server: Server) {
     let mut store = Store::new(server, "purge").await;
     let backend = store.backend();
@@ -248,6 +285,8 @@ on_both![
     who_comes_after_a_rest_holds_the_lock_and_does_not_rest,
     a_fence_ahead_of_the_clock_grows_by_one,
     a_forced_release_under_another_fence_changes_nothing,
+    a_forced_release_frees_nobody_who_came_meanwhile,
+    a_forced_release_takes_no_credit_for_a_lock_that_ended_meanwhile,
     purge_keeps_what_is_held_recent_or_ahead_of_the_clock,
     purge_goes_on_until_nothing_is_left_to_delete,
 ];

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Server, Store, acquire, name, request, unique};
-use distlock_api::{ErrorKind, LockAdmin, LockBackend, Severity};
+use distlock_api::{Effect, ErrorKind, LockAdmin, LockBackend, Severity};
 use distlock_mysql::{MySqlBackend, Table, schema_sql};
 use tokio::task::JoinSet;
 
@@ -94,7 +94,7 @@ async fn rows_deleted_by_hand_do_not_set_the_fence_back(server: Server) {
 }
 
 /// What does not fit, and a part of the fix.
-const UNFIT: [(&str, &str); 18] = [
+const UNFIT: [(&str, &str); 22] = [
     (
         "MODIFY lock_until TIMESTAMP(6) NULL",
         "MODIFY COLUMN lock_until datetime(6) NOT NULL",
@@ -159,6 +159,22 @@ const UNFIT: [(&str, &str); 18] = [
         "ADD COLUMN id BIGINT NOT NULL AUTO_INCREMENT UNIQUE",
         "DROP COLUMN `id`",
     ),
+    (
+        "ADD UNIQUE KEY busy (locked_by(3), last_tick)",
+        "DROP INDEX `busy`",
+    ),
+    (
+        "ADD CONSTRAINT short CHECK (CHAR_LENGTH(locked_by) < 4)",
+        "DROP CONSTRAINT `short`",
+    ),
+    (
+        "DROP COLUMN last_tick, ADD COLUMN last_tick BIGINT GENERATED ALWAYS AS (fence) VIRTUAL",
+        "DROP COLUMN last_tick, ADD COLUMN last_tick bigint",
+    ),
+    (
+        "ADD COLUMN length TINYINT GENERATED ALWAYS AS (100 * CHAR_LENGTH(locked_by)) STORED",
+        "DROP COLUMN `length`",
+    ),
 ];
 
 async fn a_table_that_does_not_fit_is_refused_with_the_fix_that_mends_it(server: Server) {
@@ -185,6 +201,65 @@ async fn a_table_that_does_not_fit_is_refused_with_the_fix_that_mends_it(server:
         }
         store.run(&fault.fix).await;
         acquire(&backend, "job").await;
+        store.close().await;
+    }
+}
+
+async fn constraints_that_can_refuse_a_lock_are_named_and_mended(server: Server) {
+    let mut store = Store::new(server, "constraint").await;
+    store
+        .run("CREATE TABLE {}_people (name VARCHAR(255) CHARACTER SET utf8mb4 PRIMARY KEY)")
+        .await;
+    store
+        .run(
+            "ALTER TABLE {}
+             MODIFY locked_by VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL CHECK (CHAR_LENGTH(locked_by) < 4),
+             ADD CONSTRAINT name CHECK (name <> 'job'),
+             ADD CONSTRAINT known FOREIGN KEY (locked_by) REFERENCES {}_people (name)",
+        )
+        .await;
+    let backend = store.backend();
+    let error = backend.try_acquire(&request("job")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let found = backend.check().await.unwrap();
+    let faults = found.iter().filter(|finding| {
+        finding.severity == Severity::Fault && finding.what.contains("has the constraint `")
+    });
+    let fixes: Vec<_> = faults.map(|finding| finding.fix.clone()).collect();
+    assert_eq!(fixes.len(), 3, "{found:?}");
+    for fix in fixes {
+        store.run(&fix).await;
+    }
+    acquire(&backend, "job").await;
+    store.run("DROP TABLE {}_people").await;
+    store.close().await;
+}
+
+async fn what_refuses_rows_since_the_check_is_an_error_and_never_held(server: Server) {
+    for (change, back) in [
+        ("ADD UNIQUE KEY busy (locked_by)", "DROP INDEX busy"),
+        (
+            "ADD CONSTRAINT busy CHECK (locked_by <> 'test' OR name = 'one')",
+            "DROP CONSTRAINT busy",
+        ),
+    ] {
+        let mut store = Store::new(server, "since").await;
+        let backend = store.backend();
+        acquire(&backend, "one").await;
+        store.run(&format!("ALTER TABLE {{}} {change}")).await;
+        // A name that is unknown is inserted, one that is known updated.
+        let unknown = backend.try_acquire(&request("two")).await.unwrap_err();
+        store
+            .run("INSERT INTO {} SELECT 'two', '2020-01-01', '2020-01-01', 'me', 'x', 1, NULL, 0")
+            .await;
+        let known = backend.try_acquire(&request("two")).await.unwrap_err();
+        for error in [unknown, known] {
+            let told = (error.kind(), error.effect());
+            assert_eq!(told, (ErrorKind::Config, Effect::None), "{error}");
+            assert!(error.to_string().contains("busy"), "{error}");
+        }
+        store.run(&format!("ALTER TABLE {{}} {back}")).await;
+        acquire(&backend, "two").await;
         store.close().await;
     }
 }
@@ -244,17 +319,24 @@ async fn a_view_is_refused(server: Server) {
     store.close().await;
 }
 
-async fn further_columns_and_longer_ones_are_welcome(server: Server) {
+async fn further_columns_keys_and_longer_columns_are_welcome(server: Server) {
     let mut store = Store::new(server, "further").await;
     store
         .run(
             "ALTER TABLE {} ADD COLUMN note TEXT, ADD COLUMN made DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP,
+             ADD COLUMN more JSON, ADD UNIQUE KEY more (name, locked_by), ADD KEY (locked_by),
              MODIFY locked_by VARCHAR(300) CHARACTER SET utf8mb4 NOT NULL",
         )
         .await;
+    if server == Server::MySql {
+        store
+            .run("ALTER TABLE {} ADD CONSTRAINT asleep CHECK (name = 'never') NOT ENFORCED")
+            .await;
+    }
     let backend = store.backend();
-    assert!(backend.check().await.unwrap().usable().is_ok());
-    acquire(&backend, "job").await;
+    backend.check().await.unwrap().usable().unwrap();
+    acquire(&backend, "one").await;
+    acquire(&backend, "two").await;
     store.close().await;
 }
 
@@ -265,8 +347,10 @@ on_both![
     a_table_name_full_of_sql_is_only_a_name,
     rows_deleted_by_hand_do_not_set_the_fence_back,
     a_table_that_does_not_fit_is_refused_with_the_fix_that_mends_it,
+    constraints_that_can_refuse_a_lock_are_named_and_mended,
+    what_refuses_rows_since_the_check_is_an_error_and_never_held,
     everything_that_is_wrong_is_told_at_once,
     a_table_that_forgets_in_a_crash_is_refused,
     a_view_is_refused,
-    further_columns_and_longer_ones_are_welcome,
+    further_columns_keys_and_longer_columns_are_welcome,
 ];

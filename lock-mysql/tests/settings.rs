@@ -6,7 +6,7 @@ mod common;
 
 use common::{Server, Store, acquire, granted, request};
 use distlock_api::{Effect, ErrorKind, LockAdmin, LockBackend, Severity};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
 /// The server's settings, which are put back in the end, also when the test fails.
 struct Changed {
@@ -14,10 +14,11 @@ struct Changed {
     put_back: Vec<String>,
 }
 
-/// Held by each test from its first statement to its last.
-async fn turn() -> MutexGuard<'static, ()> {
+/// Each test of this file is run in here, so that none can forget its turn: from its first statement to its last.
+async fn in_turn(test: impl Future<Output = ()>) {
     static TURN: Mutex<()> = Mutex::const_new(());
-    TURN.lock().await
+    let _turn = TURN.lock().await;
+    test.await;
 }
 
 impl Changed {
@@ -59,7 +60,6 @@ impl Drop for Changed {
 
 async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Server) {
     // (trap 7, U12)
-    let _turn = turn().await;
     let mut store = Store::new(server, "defaults").await;
     let isolation = match server {
         Server::MySql => "transaction_isolation",
@@ -107,7 +107,6 @@ async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Ser
 
 async fn a_server_that_takes_no_writes_is_read_only_and_recovers(server: Server) {
     // (F9, U8)
-    let _turn = turn().await;
     let mut store = Store::new(server, "readonly").await;
     let warm = store.backend();
     acquire(&warm, "warm").await;
@@ -141,7 +140,6 @@ async fn a_server_that_takes_no_writes_is_read_only_and_recovers(server: Server)
 }
 
 async fn settings_that_forget_grants_in_a_crash_are_warned_of(server: Server) {
-    let _turn = turn().await;
     let mut store = Store::new(server, "durable").await;
     let weak = [
         ("innodb_flush_log_at_trx_commit", "2"),
@@ -166,7 +164,6 @@ async fn settings_that_forget_grants_in_a_crash_are_warned_of(server: Server) {
 
 async fn an_idle_session_that_the_server_ended_is_replaced(server: Server) {
     // (F1)
-    let _turn = turn().await;
     let mut store = Store::new(server, "idle").await;
     let changed = Changed::set(&mut store, &[("wait_timeout", "1")]).await;
     let backend = store.backend();
@@ -180,7 +177,7 @@ async fn an_idle_session_that_the_server_ended_is_replaced(server: Server) {
     store.close().await;
 }
 
-on_both![
+on_both![in in_turn:
     strange_defaults_of_the_server_do_not_reach_lock_statements,
     a_server_that_takes_no_writes_is_read_only_and_recovers,
     settings_that_forget_grants_in_a_crash_are_warned_of,

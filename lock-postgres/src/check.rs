@@ -21,7 +21,7 @@ const COLUMNS: [(&str, &str, bool); 8] = [
     ("resting", "boolean", true),
 ];
 
-/// All that is to be seen, faults first. Two statements; an error tells that they failed.
+/// All that is to be seen, faults first. Three statements; an error tells that they failed.
 pub(crate) async fn check(
     session: &mut Session,
     statements: &Statements,
@@ -36,6 +36,10 @@ pub(crate) async fn check(
         findings.push(fault);
     } else {
         findings.extend(found.table_faults(table));
+        let ours = COLUMNS.iter().map(|(name, ..)| *name).collect();
+        let values = [Value::from(&*name), Value::Texts(ours)];
+        let obstacles: Vec<Obstacle> = session.ask(&statements.check_obstacles, &values).await?;
+        findings.extend(obstacles.iter().map(|obstacle| obstacle_fault(table, obstacle)));
         let columns: Vec<Column> = session.ask(&statements.check_columns, &values[..1]).await?;
         findings.extend(column_faults(table, &columns));
     }
@@ -164,12 +168,33 @@ impl Found {
     }
 }
 
+/// A row of `check_obstacles.sql`: the name, and the schema if it is an index that is no constraint's.
+type Obstacle = (String, Option<String>);
+
+/// A value that one of these refuses would be a lock that is refused.
+fn obstacle_fault(table: &Table, (name, schema): &Obstacle) -> Finding {
+    let name = quoted(name);
+    let (what, fix) = match schema {
+        None => (
+            format!("the constraint {name}"),
+            format!("ALTER TABLE {table} DROP CONSTRAINT {name}"),
+        ),
+        Some(schema) => (
+            format!("the unique index {name}"),
+            format!("DROP INDEX {}.{name}", quoted(schema)),
+        ),
+    };
+    let what = format!("{table} has {what} that can refuse a lock");
+    Finding::fault(ErrorKind::Config, what, fix)
+}
+
 /// A row of `check_columns.sql`.
 struct Column {
     name: String,
     r#type: String,
     not_null: bool,
     has_default: bool,
+    is_generated: bool,
     deterministic: bool,
     is_key: bool,
 }
@@ -181,6 +206,7 @@ impl FromRow<'_, PgRow> for Column {
             r#type: row.try_get("type")?,
             not_null: row.try_get("not_null")?,
             has_default: row.try_get("has_default")?,
+            is_generated: row.try_get("is_generated")?,
             deterministic: row.try_get("deterministic")?,
             is_key: row.try_get("is_key")?,
         })
@@ -206,14 +232,8 @@ fn column_faults(table: &Table, columns: &[Column]) -> Vec<Finding> {
             }
         }
     }
-    let strange = columns
-        .iter()
-        .filter(|column| !column.is_wanted() && column.not_null && !column.has_default);
-    faults.extend(strange.map(|column| {
-        let name = quoted(&column.name);
-        let what = format!("has a further column {name} that refuses null");
-        (what, format!("ALTER COLUMN {name} DROP NOT NULL"))
-    }));
+    let further = columns.iter().filter(|column| !column.is_wanted());
+    faults.extend(further.filter_map(strange));
     let finding = |(what, fix)| {
         let (what, fix) = (
             format!("{table} {what}"),
@@ -224,10 +244,28 @@ fn column_faults(table: &Table, columns: &[Column]) -> Vec<Finding> {
     faults.into_iter().map(finding).collect()
 }
 
-/// What is wrong with a column, and what mends it.
+/// What is wrong with a column that we do not know, and what mends it.
+fn strange(column: &Column) -> Option<(String, String)> {
+    let name = quoted(&column.name);
+    if column.is_generated {
+        let what = format!("has the generated column {name} that can refuse a lock");
+        return Some((what, format!("DROP COLUMN {name}")));
+    }
+    let what = format!("has a further column {name} that refuses null");
+    let fix = format!("ALTER COLUMN {name} DROP NOT NULL");
+    (column.not_null && !column.has_default).then_some((what, fix))
+}
+
+/// What is wrong with a column of ours, and what mends it.
 fn unfit(column: &Column, kind: &str, not_null: bool) -> Vec<(String, String)> {
     let name = &column.name;
     let mut faults = Vec::new();
+    if column.is_generated {
+        let null = if not_null { " NOT NULL" } else { "" };
+        let what = format!("has the column {name} as a generated one");
+        let fix = format!("DROP COLUMN {name}, ADD COLUMN {name} {kind}{null}");
+        return vec![(what, fix)];
+    }
     if column.r#type != kind {
         let what = format!("has the column {name} as {}", column.r#type);
         faults.push((what, format!("ALTER COLUMN {name} TYPE {kind}")));

@@ -77,6 +77,48 @@ async fn everything_that_is_wrong_with_a_table_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn whatever_can_refuse_a_lock_is_told_with_the_fix_that_mends_it() {
+    let mut store = Store::new("refuses").await;
+    store
+        .run(
+            "CREATE TABLE {}_people (name text PRIMARY KEY);
+             ALTER TABLE {} ADD CONSTRAINT apart EXCLUDE (locked_by WITH =), ADD CONSTRAINT busy UNIQUE (locked_by),
+                 ADD CONSTRAINT known FOREIGN KEY (locked_by) REFERENCES {}_people,
+                 ADD CONSTRAINT short CHECK (length(locked_by) < 4),
+                 DROP last_tick, ADD last_tick bigint GENERATED ALWAYS AS (fence) STORED,
+                 ADD length smallint NOT NULL GENERATED ALWAYS AS (9000 * length(locked_by)) STORED;
+             CREATE UNIQUE INDEX zone ON {} (lower(name))",
+        )
+        .await;
+    let refuses = |kind: &str, fix: &str| {
+        format!("fault config: {{}} has the {kind} that can refuse a lock: {fix}")
+    };
+    let constraint = |name: &str| {
+        let fix = format!("ALTER TABLE {{}} DROP CONSTRAINT \"{name}\"");
+        refuses(&format!("constraint \"{name}\""), &fix)
+    };
+    let expected = [
+        constraint("apart"),
+        constraint("busy"),
+        constraint("known"),
+        constraint("short"),
+        refuses("unique index \"zone\"", "DROP INDEX \"public\".\"zone\""),
+        "fault config: {} has the column last_tick as a generated one: \
+         ALTER TABLE {} DROP COLUMN last_tick, ADD COLUMN last_tick bigint"
+            .to_owned(),
+        refuses("generated column \"length\"", "ALTER TABLE {} DROP COLUMN \"length\""),
+    ];
+    assert_eq!(lines(&store, &store.backend()).await, expected);
+    for finding in &store.backend().check().await.unwrap() {
+        store.run(&finding.fix).await;
+    }
+    assert_eq!(lines(&store, &store.backend()).await, [""; 0]);
+    acquire(&store.backend(), "job").await;
+    store.run("DROP TABLE {}_people").await;
+    store.close().await;
+}
+
+#[tokio::test]
 async fn missing_rights_and_hidden_rows_are_told_together() {
     let mut store = Store::new("hidden").await;
     let (role, options) = store.role().await;

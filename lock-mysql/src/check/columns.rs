@@ -1,7 +1,8 @@
-//! The columns and keys of the table.
+//! The columns, keys and constraints of the table.
 
 use distlock_api::{ErrorKind, Finding, Findings};
-use sqlx::MySqlConnection;
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection};
 
 use crate::schema::{Table, quoted};
 
@@ -20,33 +21,36 @@ const COLUMNS: [(&str, &str, bool); 8] = [
 /// Byte for byte, to the last blank: MySQL's and MariaDB's.
 const COLLATIONS: [&str; 2] = ["utf8mb4_0900_bin", "utf8mb4_nopad_bin"];
 
-/// A row of `check_columns.sql`: name, type, collation, takes null, has a default, gets a number by itself.
-type Column = (String, String, String, bool, bool, bool);
+/// A row of `check_columns.sql`: name, type, collation, takes null, has a default, gets a number by itself, is generated.
+type Column = (String, String, String, bool, bool, bool, bool);
 
 /// A row of `check_keys.sql`: the key, whether this column of it is the whole name.
 type KeyPart = (String, bool);
+
+/// A row of `check_constraints.sql`: name, whether it is a foreign key, whether it may be part of the column of this name.
+type Constraint = (String, bool, bool);
 
 pub(super) async fn check(
     connection: &mut MySqlConnection,
     table: &Table,
 ) -> sqlx::Result<Findings> {
-    let columns: Vec<Column> = sqlx::query_as(include_str!("../statements/check_columns.sql"))
-        .bind(table.schema())
-        .bind(table.name())
-        .persistent(false)
-        .fetch_all(&mut *connection)
-        .await?;
-    let keys: Vec<KeyPart> = sqlx::query_as(include_str!("../statements/check_keys.sql"))
-        .bind(table.schema())
-        .bind(table.name())
-        .persistent(false)
-        .fetch_all(connection)
-        .await?;
+    let columns: Vec<Column> =
+        rows(connection, table, include_str!("../statements/check_columns.sql")).await?;
+    let keys: Vec<KeyPart> =
+        rows(connection, table, include_str!("../statements/check_keys.sql")).await?;
+    let constraints: Vec<Constraint> =
+        rows(connection, table, include_str!("../statements/check_constraints.sql")).await?;
     let wanted = COLUMNS
         .into_iter()
         .filter_map(|wanted| column_complaint(wanted, &columns));
     let strange = columns.iter().filter_map(strange_complaint);
-    let complaints = wanted.chain(strange).chain(key_complaints(&keys));
+    let constraints = constraints
+        .iter()
+        .filter_map(|constraint| constraint_complaint(constraint, &columns));
+    let complaints = wanted
+        .chain(strange)
+        .chain(key_complaints(&keys))
+        .chain(constraints);
     Ok(complaints
         .map(|(what, change)| {
             let what = format!("{table} {what}");
@@ -57,6 +61,23 @@ pub(super) async fn check(
             )
         })
         .collect())
+}
+
+/// What a statement of the check says of the table.
+async fn rows<R>(
+    connection: &mut MySqlConnection,
+    table: &Table,
+    statement: &'static str,
+) -> sqlx::Result<Vec<R>>
+where
+    R: for<'r> FromRow<'r, MySqlRow> + Send + Unpin,
+{
+    sqlx::query_as(statement)
+        .bind(table.schema())
+        .bind(table.name())
+        .persistent(false)
+        .fetch_all(connection)
+        .await
 }
 
 /// What is wrong, and the change that mends it.
@@ -70,7 +91,11 @@ fn column_complaint(
     let Some(column) = columns.iter().find(|column| column.0 == name) else {
         return Some((format!("has no column {name}"), fix("ADD")));
     };
-    let (_, its_kind, collation, nullable, ..) = column;
+    let (_, its_kind, collation, nullable, _, _, is_generated) = column;
+    if *is_generated {
+        let what = format!("has the column {name} as a generated one");
+        return Some((what, format!("DROP COLUMN {name}, {}", fix("ADD"))));
+    }
     let what = if !fits(kind, its_kind) {
         format!("has the column {name} as {its_kind}")
     } else if name == "name" && !COLLATIONS.contains(&&**collation) {
@@ -112,7 +137,7 @@ fn definition(name: &str, kind: &str, not_null: bool) -> String {
 }
 
 fn strange_complaint(
-    (name, kind, _, nullable, has_default, is_numbered): &Column,
+    (name, kind, _, nullable, has_default, is_numbered, is_generated): &Column,
 ) -> Option<Complaint> {
     if *is_numbered {
         let name = quoted(name);
@@ -122,10 +147,14 @@ fn strange_complaint(
         return Some((what, format!("DROP COLUMN {name}")));
     }
     let is_wanted = COLUMNS.iter().any(|(wanted, ..)| wanted == name);
+    let name = quoted(name);
+    if *is_generated && !is_wanted {
+        let what = format!("has the generated column {name} that can refuse a lock");
+        return Some((what, format!("DROP COLUMN {name}")));
+    }
     if is_wanted || *nullable || *has_default {
         return None;
     }
-    let name = quoted(name);
     let what = format!("has a further column {name} that needs a value");
     Some((what, format!("MODIFY COLUMN {name} {kind} NULL")))
 }
@@ -155,6 +184,29 @@ fn key_complaints(keys: &[KeyPart]) -> Vec<Complaint> {
         complaints.insert(0, (what, format!("{drop}ADD PRIMARY KEY (name)")));
     }
     complaints
+}
+
+/// A value that one of these refuses would be a lock that is refused.
+fn constraint_complaint(
+    (name, is_foreign_key, may_be_of_column): &Constraint,
+    columns: &[Column],
+) -> Option<Complaint> {
+    let is_column = columns.iter().any(|(column, ..)| column == name);
+    let wanted = COLUMNS.iter().find(|(wanted, ..)| wanted == name);
+    let quoted = quoted(name);
+    let fix = match wanted {
+        _ if *is_foreign_key => format!("DROP FOREIGN KEY {quoted}"),
+        // Where it is part of the column, the column's definition has to be written anew.
+        Some((name, kind, not_null)) if *may_be_of_column => {
+            let definition = definition(name, kind, *not_null);
+            format!("MODIFY COLUMN {definition}, DROP CONSTRAINT IF EXISTS {quoted}")
+        }
+        // Each column of JSON has one, and we write to no further column.
+        None if *may_be_of_column && is_column => return None,
+        _ => format!("DROP CONSTRAINT {quoted}"),
+    };
+    let what = format!("has the constraint {quoted} that can refuse a lock");
+    Some((what, fix))
 }
 
 #[cfg(test)]

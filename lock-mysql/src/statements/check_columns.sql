@@ -5,7 +5,8 @@ SELECT
     CAST(COALESCE(collation_name, '') AS CHAR) AS collation,
     is_nullable = 'YES' AS nullable,
     column_default IS NOT NULL OR extra <> '' AS has_default,
-    extra LIKE '%auto_increment%' AS is_numbered
+    extra LIKE '%auto_increment%' AS is_numbered,
+    COALESCE(generation_expression, '') <> '' AS is_generated
 FROM information_schema.columns
 WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?
 ORDER BY ordinal_position

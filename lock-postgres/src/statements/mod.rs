@@ -62,6 +62,7 @@ pub(crate) struct Statements {
     purge: Arc<str>,
     pub(crate) check_table: Arc<str>,
     pub(crate) check_columns: Arc<str>,
+    pub(crate) check_obstacles: Arc<str>,
 }
 
 impl Statements {
@@ -77,6 +78,7 @@ impl Statements {
             purge: text(include_str!("purge.sql")),
             check_table: text(include_str!("check_table.sql")),
             check_columns: text(include_str!("check_columns.sql")),
+            check_obstacles: text(include_str!("check_obstacles.sql")),
         }
     }
 }
