@@ -240,12 +240,20 @@ pub(crate) fn place(options: &MySqlConnectOptions) -> String {
 fn from_server(error: sqlx::Error) -> Error {
     let number = database(&error).map_or(0, MySqlDatabaseError::number);
     let (kind, advice) = meaning(&error);
+    let advice = missing_right(&error).unwrap_or_else(|| advice.to_owned());
     let ours = Error::new(kind, format!("{advice} [{number}]")).with_effect(effect(number));
     match kind {
         // All is said.
         ErrorKind::SchemaMissing => ours,
         _ => ours.with_source(error),
     }
+}
+
+/// `CREATE command denied to user …`: on the table (1142) or on a column (1143).
+fn missing_right(error: &sqlx::Error) -> Option<String> {
+    let server = database(error).filter(|server| matches!(server.number(), 1142 | 1143))?;
+    let (right, _) = server.message().split_once(" command denied")?;
+    Some(format!("a right is missing: GRANT {right} ON the table"))
 }
 
 /// The kind of an error, and what to do about it.
@@ -322,6 +330,11 @@ fn again(error: &sqlx::Error) -> Again {
 /// Whether the database that was named is missing.
 pub(crate) fn is_unknown_schema(error: &sqlx::Error) -> bool {
     database(error).is_some_and(|server| server.number() == 1049)
+}
+
+/// Whether a savepoint is released that the session does not have.
+pub(crate) fn is_no_savepoint(error: &sqlx::Error) -> bool {
+    database(error).is_some_and(|server| server.number() == 1305)
 }
 
 fn database(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {

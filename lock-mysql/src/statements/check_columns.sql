@@ -4,7 +4,7 @@ SELECT
     CAST(column_type AS CHAR) AS type,
     CAST(COALESCE(collation_name, '') AS CHAR) AS collation,
     is_nullable = 'YES' AS nullable,
-    column_default IS NOT NULL OR extra <> '' AS has_default,
+    column_default IS NOT NULL AS has_default,
     extra LIKE '%auto_increment%' AS is_numbered,
     COALESCE(generation_expression, '') <> '' AS is_generated
 FROM information_schema.columns

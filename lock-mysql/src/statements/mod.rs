@@ -83,12 +83,17 @@ impl Statements {
     }
 }
 
-/// A template for one table, without the comments: they are for readers of the files.
+/// A template for one table.
 pub(crate) fn text(template: &str, table: &Table) -> String {
+    code(template).replace("{table}", &table.to_string())
+}
+
+/// A template without the comments: they are for readers of the files.
+pub(crate) fn code(template: &str) -> String {
     let lines = template.lines().map(str::trim);
     let code = lines.filter(|line| !line.starts_with("--") && !line.is_empty());
     let code: Vec<_> = code.collect();
-    code.join(" ").replace("{table}", &table.to_string())
+    code.join(" ")
 }
 
 /// A text that was made here, of nothing but a template and the quoted table.

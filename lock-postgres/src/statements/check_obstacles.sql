@@ -1,5 +1,5 @@
--- What can refuse a row besides its columns: constraints, and unique indexes, which then have a schema. $1 the quoted name of
--- the table, $2 the columns that are ours
+-- What can refuse a row besides its columns: constraints, unique indexes with their schema, and rules, with which the server
+-- takes no ON CONFLICT. $1 the quoted name of the table, $2 the columns that are ours
 --
 -- An index is harmless where the name, which is unique anyway, is part of its key, or a further column that makes its own
 -- values. A collation that folds names is told of the column, unless the index alone has it. Since PostgreSQL 18 there are
@@ -21,7 +21,7 @@ WITH obstacle AS (
                 AND (attribute.atthasdef OR attribute.attidentity <> '')
       )
 )
-SELECT constraints.conname::text AS name, NULL::text AS schema
+SELECT constraints.conname::text AS name, 'constraint' AS kind, NULL::text AS schema
 FROM pg_catalog.pg_constraint AS constraints
 WHERE constraints.conrelid = to_regclass($1)
   AND (
@@ -30,9 +30,13 @@ WHERE constraints.conrelid = to_regclass($1)
   )
   AND to_jsonb(constraints) ->> 'conenforced' IS DISTINCT FROM 'false'
 UNION ALL
-SELECT class.relname::text, namespace.nspname::text
+SELECT class.relname::text, 'unique index', namespace.nspname::text
 FROM obstacle
 JOIN pg_catalog.pg_class AS class ON class.oid = obstacle.indexrelid
 JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid = class.relnamespace
 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conindid = obstacle.indexrelid AND contype IN ('p', 'u', 'x'))
+UNION ALL
+SELECT rulename::text, 'rule', NULL
+FROM pg_catalog.pg_rewrite
+WHERE ev_class = to_regclass($1) AND ev_enabled <> 'D' AND ev_type IN ('2', '3')
 ORDER BY 1

@@ -14,7 +14,7 @@ use distlock_api::exchange::Lane;
 use distlock_api::options::MAX_LEASE;
 use distlock_api::{Effect, Error, ErrorKind, FencingToken};
 
-pub(crate) use acquire::Acquire;
+pub(crate) use acquire::{Acquire, rehearse};
 pub(crate) use force_release::Forced;
 pub(crate) use purge::Purge;
 pub(crate) use records::Records;
