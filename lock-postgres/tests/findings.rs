@@ -173,11 +173,11 @@ async fn missing_rights_and_hidden_rows_are_told_together() {
     store.close().await;
 }
 
-/// What no look at the table tells, and what the server says of it, or we.
+/// What no look at the table tells, and how what the server says of it begins, or what we say.
 #[rustfmt::skip]
 const REFUSING: [(&str, &str); 6] = [
     ("ALTER TABLE {} ALTER fence ADD GENERATED ALWAYS AS IDENTITY",
-     "{} refuses a lock: cannot insert a non-DEFAULT value into column \"fence\""),
+     "{} refuses a lock: cannot insert "),
     ("ALTER TABLE {} ADD UNIQUE (name) DEFERRABLE",
      "{} refuses a lock: ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters"),
     ("CREATE TRIGGER odd BEFORE INSERT ON {} FOR EACH ROW EXECUTE FUNCTION {}_null()",
@@ -205,8 +205,9 @@ async fn a_lock_that_would_be_refused_is_told_direct_and_through_a_pooler() {
         let direct = store.backend();
         let pooled = store.builder().for_options(common::pooler_options());
         for backend in [&direct, &pooled.unwrap()] {
-            let told = lines(&store, backend).await;
-            assert_eq!(told[0], format!("fault config: {what}: ANEW"));
+            let told = lines(&store, backend).await.remove(0);
+            assert!(told.starts_with(&format!("fault config: {what}")), "{told}");
+            assert!(told.ends_with(": ANEW"), "{told}");
         }
         if change.starts_with("ALTER") {
             mend(&mut store, &direct).await;
