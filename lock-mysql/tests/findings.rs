@@ -4,9 +4,8 @@
 #[macro_use]
 mod common;
 
-use common::{Server, Store, acquire, name, request, unique};
+use common::{Server, Store, acquire, request};
 use distlock_api::{Effect, ErrorKind, LockAdmin, LockBackend, Severity};
-use distlock_mysql::{MySqlBackend, Table, schema_sql};
 use tokio::task::JoinSet;
 
 /// What does not fit, and the beginning of the fix.
