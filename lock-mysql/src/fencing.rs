@@ -1,3 +1,4 @@
+use distlock_api::fencing;
 use distlock_api::{Admission, Effect, Error, ErrorKind, FencingToken, Result, StaleToken};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
@@ -134,11 +135,7 @@ impl Fences {
     }
 
     fn unfit(&self) -> sqlx::Error {
-        let table = &self.table;
-        let text = format!(
-            "the table {table} does not fit: compare it with what Fences::schema_sql gives"
-        );
-        ours(text)
+        ours(fencing::unfit(&self.table))
     }
 
     fn refused(&self, error: sqlx::Error) -> Error {
@@ -148,20 +145,12 @@ impl Fences {
             error => error,
         };
         let error = match error::failed(error) {
-            error if error.kind() == ErrorKind::SchemaMissing => {
-                let table = &self.table;
-                let text =
-                    format!("the table {table} is missing: apply what Fences::schema_sql gives");
-                Error::new(ErrorKind::SchemaMissing, text)
-            }
+            error if error.kind() == ErrorKind::SchemaMissing => fencing::missing(&self.table),
             error => error,
         };
         error.with_effect(Effect::None)
     }
 }
-
-const NO_TRANSACTION: &str =
-    "a fence outside of a transaction keeps nobody out: begin one, and admit the token first in it";
 
 /// The longest name that the table can hold.
 const MAX_CHARS: usize = 255;
@@ -176,11 +165,11 @@ impl Default for Fences {
 
 fn outside(error: sqlx::Error) -> sqlx::Error {
     match error::is_no_savepoint(&error) {
-        true => ours(NO_TRANSACTION),
+        true => ours(fencing::no_transaction()),
         false => error,
     }
 }
 
-fn ours(text: impl Into<String>) -> sqlx::Error {
-    sqlx::Error::Decode(Error::new(ErrorKind::Config, text).into())
+fn ours(error: Error) -> sqlx::Error {
+    sqlx::Error::Decode(error.into())
 }

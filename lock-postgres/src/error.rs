@@ -265,15 +265,6 @@ pub(crate) fn failed_try(error: sqlx::Error) -> Failed {
     }
 }
 
-/// What the start-up check complains of may be out of date like any answer of a session that was kept.
-pub(crate) fn complaint(error: Error) -> Failed {
-    Failed {
-        error,
-        again: Again::Elsewhere,
-        may_still_run: false,
-    }
-}
-
 fn again(error: &sqlx::Error) -> Again {
     let Some(server) = database(error) else {
         return match error {

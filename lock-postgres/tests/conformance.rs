@@ -83,6 +83,6 @@ fn main() -> ExitCode {
         .forget(forget)
         .flush(|| open(FLUSHED, &FLUSHED_MADE), empty)
         .server(version)
-        .rules_run(95)
+        .rules_run(96)
         .run()
 }

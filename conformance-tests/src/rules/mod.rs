@@ -17,6 +17,7 @@ mod loss;
 mod names;
 mod operators;
 mod owner;
+mod reference;
 mod ticks;
 mod time;
 
@@ -39,6 +40,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
         operators::RULES,
         force::RULES,
         claims::RULES,
+        reference::RULES,
         clean::RULES,
     ];
     chapters.into_iter().flatten()

@@ -18,7 +18,7 @@ pub(crate) fn run(name: &str, server: Server) -> ExitCode {
         .forget(move |name| forget(server, name))
         .flush(move || open(server, FLUSHED), move || empty(server))
         .server(move || version(server))
-        .rules_run(95)
+        .rules_run(96)
         .run()
 }
 

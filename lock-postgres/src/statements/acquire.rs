@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 use distlock_api::{AcquireRequest, Attempt, Effect, Held, Token};
 
 use sqlx::Row as _;
 
-use super::{Request, Statements, fencing_token, micros, remaining};
+use super::{Request, Statements, fencing_token};
 use crate::session::Session;
 use crate::value::{Value, filled};
 
@@ -26,7 +27,7 @@ pub(crate) async fn rehearse(statements: &Statements, session: &mut Session) -> 
         Value::from(&*name),
         token.as_bytes().into(),
         "distlock".into(),
-        micros(Duration::from_secs(1)).into(),
+        micros::up(Duration::from_secs(1)).into(),
         Value::Bigint(None),
     ];
     let insert = filled(&statements.insert, &values)?;
@@ -95,7 +96,7 @@ impl Acquire<'_> {
             request.name.as_str().into(),
             request.token.as_bytes().into(),
             (&*request.owner).into(),
-            micros(request.lease).into(),
+            micros::up(request.lease).into(),
             Value::Bigint(request.tick),
         ]
     }
@@ -114,7 +115,7 @@ impl Acquire<'_> {
         Ok(left.map(|left| {
             Attempt::Held(Held {
                 by,
-                remaining: Some(remaining(left)),
+                remaining: Some(micros::remaining(left)),
                 resting,
             })
         }))
