@@ -22,7 +22,7 @@
 //!     Suite::with_admin("mystore", connect)                       // a new client of the same store at each call
 //!         .forget(|name| delete_key(format!("lock:{name}")))      // optional: as an operator's DEL would
 //!         .flush(connect_elsewhere, delete_all_keys)              // optional: another store, which may be emptied
-//!         .rules_run(95)
+//!         .rules_run(96)
 //!         .run()
 //! }
 //! ```

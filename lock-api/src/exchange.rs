@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::connections::{Connections, Taken};
-use crate::{Attempt, Effect, Error, ForceRelease, Release, Result};
+use crate::{Attempt, Effect, Error, ErrorKind, ForceRelease, Operation, Release, Result};
 
 /// How often a request is sent again at most.
 const REPEATS: u32 = 5;
@@ -56,6 +56,17 @@ pub struct Failed {
     pub again: Again,
     /// The server did not tell of the failure itself, so that the request may still be under way.
     pub may_still_run: bool,
+}
+
+impl Failed {
+    /// What a first look at the store complains of: it may be out of date like any answer of a session that was kept.
+    pub fn complaint(error: Error) -> Self {
+        Self {
+            error,
+            again: Again::Elsewhere,
+            may_still_run: false,
+        }
+    }
 }
 
 /// Whether a request may be sent again, and where.
@@ -147,6 +158,29 @@ impl<C: Send> Connections<C> {
     }
 }
 
+/// An operators' call, kept within its limit: no engine stands above it.
+///
+/// # Errors
+///
+/// Those of the work, and [`ErrorKind::Timeout`], each with the backend and the operation.
+///
+/// # Cancel safety
+///
+/// That of the work, which is dropped when its time is up.
+pub async fn limited<T>(
+    limit: Duration,
+    backend: &'static str,
+    operation: Operation,
+    work: impl Future<Output = Result<T>> + Send,
+) -> Result<T> {
+    let done = clock::timeout(limit, work).await;
+    let done = done.unwrap_or_else(|| {
+        let text = format!("no answer within {limit:?}: check the network and the server");
+        Err(Error::new(ErrorKind::Timeout, text).after(limit))
+    });
+    done.map_err(|error| error.during(backend, operation))
+}
+
 /// The worst doubt is the one about a request that may still run.
 fn worse(doubt: Option<Doubt>, failed: Failed) -> Option<Doubt> {
     let is_worse = doubt.as_ref().is_none_or(|doubt| !doubt.may_still_run);
@@ -209,7 +243,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::{ErrorKind, Held};
+    use crate::Held;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -307,6 +341,17 @@ mod tests {
         let script = Script::failing(&[(Denied, Elsewhere, false), (Denied, No, false)]);
         let error = on_a_kept_one(&script).await.unwrap_err();
         assert_eq!(error.effect(), Effect::None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operators_call_ends_with_its_limit_and_says_what_it_was() {
+        let never = std::future::pending::<Result<()>>();
+        let error = limited(SECOND, "store", Operation::List, never).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(error.to_string().starts_with("store list: "), "{error}");
+        let done = limited(SECOND, "store", Operation::List, async { Ok(7) }).await;
+        assert_eq!(done.unwrap(), 7);
     }
 
     #[test]

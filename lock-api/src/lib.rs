@@ -25,6 +25,8 @@
 pub mod clock;
 pub mod connections;
 pub mod exchange;
+pub mod fencing;
+pub mod micros;
 pub mod options;
 
 mod backend;

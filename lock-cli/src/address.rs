@@ -25,8 +25,11 @@ const NAMED_BESIDE_PASSWORD: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"
 /// A store's URL as it may be shown: without its password, and without what may be one. `None` where it is not certain
 /// which part that is.
 pub(crate) fn address(url: &str) -> Option<String> {
-    let (scheme, _) = url.split_once(':')?;
-    if scheme == "sqlite" || url == "memory:" {
+    let (scheme, rest) = url.split_once(':')?;
+    if scheme == "sqlite" {
+        return (!has_user(rest)).then(|| url.to_owned());
+    }
+    if url == "memory:" {
         return Some(url.to_owned());
     }
     let parsed = Url::parse(url).ok().filter(|url| !url.cannot_be_a_base())?;
@@ -36,6 +39,15 @@ pub(crate) fn address(url: &str) -> Option<String> {
         return None;
     }
     Some(without_secrets(parsed))
+}
+
+/// Whether a SQLite URL looks like that of a server with a user: the scheme was mixed up, and the store refuses it.
+fn has_user(rest: &str) -> bool {
+    let Some(rest) = rest.strip_prefix("//") else {
+        return false;
+    };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    authority.contains('@') || authority.contains(':') && rest.contains('@')
 }
 
 fn without_secrets(mut url: Url) -> String {
@@ -80,6 +92,7 @@ mod tests {
             ),
             ("redis://h/0?canary&canary=canary#canary", "redis://h/0"),
             ("sqlite:///var/lib/a@b.db", "sqlite:///var/lib/a@b.db"),
+            ("sqlite://a/b@c.db", "sqlite://a/b@c.db"),
             ("memory:", "memory:"),
         ] {
             assert_eq!(address(url).as_deref(), Some(shown), "{url}");
@@ -98,6 +111,10 @@ mod tests {
             "mysql://me:can@ary@h/db",
             "postgres://me@h/db?password=can@ary",
             "redis://me:can ary@ h",
+            "sqlite://me:canary@h/db",
+            "sqlite://canary@h",
+            "sqlite://me:can/ary@h/db",
+            "sqlite://me:can?ary@h/db",
         ] {
             assert_eq!(address(url), None, "{url}");
         }

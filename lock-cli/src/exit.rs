@@ -58,6 +58,8 @@ pub(crate) struct Failure {
     pub(crate) text: String,
     /// What the store's side said, where it was asked.
     pub(crate) error: Option<distlock::Error>,
+    /// What came of it, where that is known and only the answer failed.
+    effect: Option<&'static str>,
 }
 
 impl Failure {
@@ -72,7 +74,15 @@ impl Failure {
             exit,
             text: text.into(),
             error: None,
+            effect: None,
         }
+    }
+
+    /// The same of an answer that could not be printed: it is told here, and whether what it says was a change.
+    pub(crate) fn with_answer(mut self, answer: &str, is_change: bool) -> Self {
+        self.text += &format!("; the answer is: {}", output::one_line(answer));
+        self.effect = Some(if is_change { "done" } else { "none" });
+        self
     }
 
     /// Prints the line.
@@ -94,11 +104,13 @@ impl From<distlock::Error> for Failure {
             exit: Exit::Failed,
             text: error.to_string(),
             error: Some(error),
+            effect: None,
         }
     }
 }
 
-/// A failure as `--json` shows it. Where the store had no part in it, all but the text is null.
+/// A failure as `--json` shows it. Where the store had no part in it, all but the text is null, except for the effect of
+/// what was done before its answer failed.
 #[derive(Serialize)]
 struct JsonFailure<'a> {
     error: JsonError<'a>,
@@ -115,13 +127,14 @@ struct JsonError<'a> {
 impl<'a> From<&'a Failure> for JsonFailure<'a> {
     fn from(failure: &'a Failure) -> Self {
         let error = failure.error.as_ref();
+        let effect = error.map(|error| match error.effect() {
+            Effect::None => "none",
+            Effect::Unknown => "unknown",
+        });
         Self {
             error: JsonError {
                 kind: error.map(|error| error.kind().as_str()),
-                effect: error.map(|error| match error.effect() {
-                    Effect::None => "none",
-                    Effect::Unknown => "unknown",
-                }),
+                effect: effect.or(failure.effect),
                 retryable: error.map(distlock::Error::is_retryable),
                 text: &failure.text,
             },

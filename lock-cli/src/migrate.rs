@@ -18,10 +18,13 @@ pub(crate) async fn migrate(args: &AdminArgs) -> Result<Exit, Failure> {
         false => Outcome::NothingToDo,
     };
     let backend = store.capabilities().backend;
-    match args.json {
-        true => output::print_json(&Migrated { backend, outcome })?,
-        false => output::print(&format!("{backend}: {}\n", outcome.as_str()))?,
-    }
+    let text = format!("{backend}: {}\n", outcome.as_str());
+    let printed = match args.json {
+        true => output::print_json(&Migrated { backend, outcome }),
+        false => output::print(&text),
+    };
+    let is_change = matches!(outcome, Outcome::Made);
+    printed.map_err(|failure| failure.with_answer(&text, is_change))?;
     Ok(Exit::Done)
 }
 

@@ -66,6 +66,19 @@ pub(crate) fn visible(text: &str) -> String {
     parts.collect::<Vec<_>>().join("'")
 }
 
+/// A name as one word of a shell; where that would hide something, a place for it.
+pub(crate) fn word(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    let is_visible = |c: char| c.escape_debug().len() == 1 || "'\"\\".contains(c);
+    if name.chars().all(is_plain) {
+        name.to_owned()
+    } else if name.chars().all(is_visible) {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    } else {
+        "NAME".to_owned()
+    }
+}
+
 /// Foreign lines as one, with control characters escaped.
 pub(crate) fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

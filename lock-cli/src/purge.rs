@@ -15,13 +15,15 @@ pub(crate) async fn purge(args: &PurgeArgs) -> Result<Exit, Failure> {
     // Not limited as a whole, because a large table takes its time: the backend limits each of its steps.
     let deleted = store.purge(args.older_than).await?;
     let capabilities = store.capabilities();
-    match args.admin.json {
+    let text = text(args, &capabilities, deleted);
+    let printed = match args.admin.json {
         true => output::print_json(&Purged {
             backend: capabilities.backend,
             deleted,
-        })?,
-        false => output::print(&text(args, &capabilities, deleted))?,
-    }
+        }),
+        false => output::print(&text),
+    };
+    printed.map_err(|failure| failure.with_answer(&text, deleted > 0))?;
     Ok(Exit::Done)
 }
 

@@ -15,16 +15,15 @@ pub(crate) async fn release(args: &ReleaseArgs) -> Result<Exit, Failure> {
             .into(),
         false => without_force(limited(store.inspect(&args.name)).await?, args.only_if),
     };
-    if args.admin.json {
-        output::print_json(&Json::new(&args.name, &answer))?;
-        return Ok(answer.exit());
-    }
     let text = answer.text(&args.name);
-    match answer.exit() {
-        Exit::Done => output::print(&format!("{text}\n"))?,
-        exit => return Err(Failure::ending(exit, text)),
-    }
-    Ok(Exit::Done)
+    let printed = match (args.admin.json, answer.exit()) {
+        (true, _) => output::print_json(&Json::new(&args.name, &answer)),
+        (false, Exit::Done) => output::print(&format!("{text}\n")),
+        (false, exit) => return Err(Failure::ending(exit, text)),
+    };
+    let is_change = matches!(answer, Answer::Freed { .. });
+    printed.map_err(|failure| failure.with_answer(&text, is_change))?;
+    Ok(answer.exit())
 }
 
 /// What came of it.
@@ -102,10 +101,12 @@ fn needs_force(record: &LockRecord) -> String {
         ),
         None => Default::default(),
     };
+    let name = record.name.as_str();
     format!(
-        "{}{under}: left alone. What runs under it would not be stopped. To free it all the same, give the same \
-         command again with --force{only_if}",
-        output::holding(record.name.as_str(), &held)
+        "{}{under}: left alone. What runs under it would not be stopped. To free it all the same, name the same store \
+         and: distlock release --force{only_if} -- {}",
+        output::holding(name, &held),
+        output::word(name)
     )
 }
 

@@ -1,8 +1,10 @@
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::{DirBuilder, File};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,6 +17,9 @@ use crate::output::may_be_secret;
 
 /// How long an administrator's command waits for the store.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long the first line of a `--store-file` may be, in bytes.
+const MAX_LINE: usize = 64 << 10;
 
 /// Which store was asked for. No `Debug`: a URL may carry a password.
 #[derive(Args)]
@@ -47,7 +52,7 @@ impl StoreArgs {
             return stated(url, "--store");
         }
         if let Some(path) = &self.store_file {
-            return stated(&first_line(path)?, "the first line of --store-file");
+            return stated(&first_line(path, LIMIT)?, "the first line of --store-file");
         }
         if let Some(url) = variable("DISTLOCK_STORE") {
             let url = url.into_string().map_err(|_| {
@@ -174,15 +179,36 @@ fn stated(url: &str, source: &str) -> Result<Store, Failure> {
     }
 }
 
-fn first_line(path: &Path) -> Result<String, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| {
+fn first_line(path: &Path, limit: Duration) -> Result<String, Failure> {
+    let (sender, receiver) = channel();
+    let file = path.to_owned();
+    // Beside us, because a pipe that nobody writes to would hold us for ever.
+    std::thread::spawn(move || sender.send(read_first_line(&file)));
+    let read = receiver.recv_timeout(limit).unwrap_or_else(|_| {
+        let seconds = limit.as_secs();
+        Err(io::Error::other(format!("nothing within {seconds} s")))
+    });
+    read.map_err(|error| {
         let path = path.display().to_string();
         Failure::new(match may_be_secret(&path) {
             true => format!("cannot read --store-file: {error}; give a path; URLs go to --store"),
             false => format!("cannot read --store-file {path}: {error}"),
         })
-    })?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
+    })
+}
+
+/// Nothing is read behind the line: it may be of any kind and length, or still be written.
+fn read_first_line(path: &Path) -> io::Result<String> {
+    let most = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
+    let mut line = Vec::new();
+    BufReader::new(File::open(path)?.take(most)).read_until(b'\n', &mut line)?;
+    if line.len() == MAX_LINE && !line.ends_with(b"\n") {
+        return Err(io::Error::other("its first line has no end within 64 KiB"));
+    }
+    let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&line);
+    let line = std::str::from_utf8(line);
+    let line = line.map_err(|_| io::Error::other("its first line is not UTF-8"))?;
+    Ok(line.to_owned())
 }
 
 /// A folder from the environment; what is not absolute does not count, as the XDG specification says.
@@ -260,5 +286,17 @@ mod tests {
                 .contains("another distlock")
         );
         assert!(is_url(resolve(Some("memory:"), &nested), "memory:"));
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_is_not_waited_for_longer_than_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let mut mkfifo = std::process::Command::new("mkfifo");
+        assert!(mkfifo.arg(&pipe).status().unwrap().success());
+        let read = first_line(&pipe, Duration::from_millis(50));
+        let text = read.err().unwrap().text;
+        assert!(text.contains("cannot read --store-file"), "{text}");
+        assert!(text.contains("nothing within"), "{text}");
     }
 }

@@ -6,7 +6,7 @@ mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{Done, Store, assert_refused, distlock, finish, lines_of};
 use serde_json::{Value, json};
@@ -201,6 +201,24 @@ fn whatever_uses_the_default_store_says_so() {
     }
 }
 
+/// What is behind the first line is not read: it may be of any kind, and still to come.
+#[test]
+fn a_store_file_may_begin_with_a_mark_end_in_anything_and_be_a_pipe() {
+    let store = Store::sqlite();
+    let program = env!("CARGO_BIN_EXE_distlock");
+    for writer in [
+        r"printf '\357\273\277%s\r\n' $URL",
+        r"printf '%s\n\377\376' $URL",
+        "printf %s $URL",
+        "echo $URL; cat /dev/zero",
+    ] {
+        let list = format!("{program} list --json --store-file <({writer} 2> /dev/null)");
+        let mut bash = common::clean(Command::new("bash"));
+        let done = finish(bash.args(["-c", &list]).env("URL", &store.url));
+        assert_eq!((done.code, &*done.stdout), (Some(0), "[]\n"), "{done:?}");
+    }
+}
+
 #[test]
 fn a_store_file_gives_its_first_line() {
     let store = Store::sqlite();
@@ -209,9 +227,19 @@ fn a_store_file_gives_its_first_line() {
     let done = finish(distlock().args(["list", "--json", "--store-file", &file]));
     assert_eq!((done.code, &*done.stdout), (Some(0), "[]\n"), "{done:?}");
 
-    std::fs::write(&file, "\nsecond line\n").unwrap();
-    let done = finish(distlock().args(["list", "--store-file", &file]));
-    assert_refused(&done, "is empty");
+    let long = format!("{}#{}", store.url, "x".repeat(64 << 10));
+    for (text, reason) in [
+        (&b"\nsecond line\n"[..], "is empty"),
+        (b"", "is empty"),
+        (b"redis://\xff\n", "its first line is not UTF-8"),
+        (long.as_bytes(), "no end within 64 KiB"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let done = finish(distlock().args(["list", "--store-file", &file]));
+        assert_refused(&done, reason);
+    }
+    let endless = ["list", "--store-file", "/dev/zero"];
+    assert_refused(&finish(distlock().args(endless)), "no end within 64 KiB");
     let missing = store.path("missing");
     let done = finish(distlock().args(["list", "--store-file", &missing]));
     assert_refused(&done, "cannot read --store-file");

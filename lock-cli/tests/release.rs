@@ -43,7 +43,10 @@ fn without_force_the_holder_keeps_it_and_is_named(store: &Store) {
     for part in [&*store.name(), " left", "would not be stopped"] {
         assert!(done.stderr.contains(part), "{part}: {done:?}");
     }
-    let advice = format!("with --force --only-if {fence}\n");
+    let advice = format!(
+        ": distlock release --force --only-if {fence} -- {}\n",
+        store.name()
+    );
     assert!(done.stderr.ends_with(&advice), "{done:?}");
     assert!(is_held(store, fence));
 }
@@ -145,6 +148,28 @@ fn a_name_that_looks_like_an_option_goes_after_two_dashes() {
     let done = finish(&mut store.command(&["release", "--force", "--", "-x"]));
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains("\"-x\""), "{done:?}");
+}
+
+/// Whatever the name, as the shell reads it.
+#[test]
+fn what_it_says_to_type_is_a_command() {
+    let store = Store::sqlite();
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_distlock")).parent();
+    let path = format!("{}:/usr/bin:/bin", folder.unwrap().display());
+    for name in ["-z", "--force", "it's a $HOME `x` \\ \"y\"", "jöb", "a#b;c"] {
+        let name_option = format!("--name={name}");
+        let run = ["run", &name_option, "--at-most", "60s", "--at-least", "50s"];
+        let done = finish(store.command(&run).args(["--", "true"]));
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let done = finish(&mut store.command(&["release", "--", name]));
+        assert_eq!(done.code, Some(1), "{done:?}");
+        let (_, advice) = done.stderr.rsplit_once("and: ").unwrap();
+        let mut shell = common::clean(std::process::Command::new("sh"));
+        shell.env("PATH", &path).env("DISTLOCK_STORE", &store.url);
+        let done = finish(shell.args(["-c", advice]));
+        assert_eq!(done.code, Some(0), "{advice}: {done:?}");
+        assert!(done.stdout.starts_with("freed "), "{advice}: {done:?}");
+    }
 }
 
 #[test]

@@ -90,6 +90,9 @@ fn no_command_shows_the_password_of_a_store_that_cannot_be_reached() {
         "mysql://u:canary@127.0.0.1:1/db",
         "mysql://u:canary/x@127.0.0.1:1/db",
         "mariadb://u:canary@127.0.0.1:1/db?password=canary",
+        "sqlite://u:canary@127.0.0.1/db",
+        "sqlite://u:can/canary@127.0.0.1/db",
+        "sqlite://u:12?canary@127.0.0.1/db",
     ]);
 }
 

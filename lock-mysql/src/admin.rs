@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use distlock_api::exchange;
 use distlock_api::{
-    Error, ErrorKind, FencingToken, Finding, Findings, ForceRelease, LockAdmin, LockName,
-    LockRecord, Operation, Result, clock,
+    ErrorKind, FencingToken, Finding, Findings, ForceRelease, LockAdmin, LockName, LockRecord,
+    Operation, Result,
 };
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
@@ -116,13 +117,7 @@ impl MySqlBackend {
         operation: Operation,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        let limit = self.server().limit();
-        let done = clock::timeout(limit, work).await;
-        let done = done.unwrap_or_else(|| {
-            let text = format!("no answer within {limit:?}: check the network and the server");
-            Err(Error::new(ErrorKind::Timeout, text).after(limit))
-        });
-        done.map_err(|error| error.during("mysql", operation))
+        exchange::limited(self.server().limit(), "mysql", operation, work).await
     }
 }
 

@@ -54,7 +54,8 @@ const NUMBERS: &[(&[u16], ErrorKind, &str)] = {
             "the node is not part of the cluster's majority: wait until it is, or connect to another one",
         ),
         (
-            // 3101: the group's certification. 1020: MariaDB's innodb_snapshot_isolation.
+            // 3101: the group's certification. 1020: MariaDB's innodb_snapshot_isolation, by which a transaction may not
+            // change what others changed after it had its snapshot. Each ends the whole transaction.
             &[1020, 1213, 3101],
             Unavailable,
             "the server rolled it back for others' sake: try again",
@@ -90,9 +91,16 @@ const NUMBERS: &[(&[u16], ErrorKind, &str)] = {
             "the server takes no request of this size: raise max_allowed_packet",
         ),
         (
-            &[1364, 1366],
+            // A column that is to be written is generated: 1906 MariaDB's, 3105 MySQL's.
+            &[1364, 1366, 1906, 3105],
             Config,
             "the table does not fit: compare it with the printed schema",
+        ),
+        (
+            // A check, which MariaDB gives a state that tells.
+            &[3819],
+            Config,
+            "the table has a constraint that does not belong: compare it with the printed schema",
         ),
         (
             &[1665],
@@ -232,12 +240,20 @@ pub(crate) fn place(options: &MySqlConnectOptions) -> String {
 fn from_server(error: sqlx::Error) -> Error {
     let number = database(&error).map_or(0, MySqlDatabaseError::number);
     let (kind, advice) = meaning(&error);
+    let advice = missing_right(&error).unwrap_or_else(|| advice.to_owned());
     let ours = Error::new(kind, format!("{advice} [{number}]")).with_effect(effect(number));
     match kind {
         // All is said.
         ErrorKind::SchemaMissing => ours,
         _ => ours.with_source(error),
     }
+}
+
+/// `CREATE command denied to user …`: on the table (1142) or on a column (1143).
+fn missing_right(error: &sqlx::Error) -> Option<String> {
+    let server = database(error).filter(|server| matches!(server.number(), 1142 | 1143))?;
+    let (right, _) = server.message().split_once(" command denied")?;
+    Some(format!("a right is missing: GRANT {right} ON the table"))
 }
 
 /// The kind of an error, and what to do about it.
@@ -280,15 +296,6 @@ pub(crate) fn failed_try(error: sqlx::Error) -> Failed {
     }
 }
 
-/// What the start-up check complains of may be out of date like any answer of a session that was kept.
-pub(crate) fn complaint(error: Error) -> Failed {
-    Failed {
-        error,
-        again: Again::Elsewhere,
-        may_still_run: false,
-    }
-}
-
 fn again(error: &sqlx::Error) -> Again {
     let Some(server) = database(error) else {
         return match error {
@@ -297,8 +304,9 @@ fn again(error: &sqlx::Error) -> Again {
         };
     };
     match server.number() {
-        // A deadlock, or the certification of a cluster. Not a lock wait that took too long (1205): another one would
-        // outlast the operation, and take the lock for nobody.
+        // A deadlock, or the certification of a cluster; a snapshot that was too old, which our own statements do not meet
+        // under READ COMMITTED. Not a lock wait that took too long (1205): another one would outlast the operation, and
+        // take the lock for nobody.
         1020 | 1213 | 3101 => Again::Here,
         // The server is stopping or ended the session, with the statement (1317) or before it.
         1053 | 1079 | 1317 | 1927 | 4031 => Again::Elsewhere,
@@ -313,6 +321,11 @@ fn again(error: &sqlx::Error) -> Again {
 /// Whether the database that was named is missing.
 pub(crate) fn is_unknown_schema(error: &sqlx::Error) -> bool {
     database(error).is_some_and(|server| server.number() == 1049)
+}
+
+/// Whether a savepoint is released that the session does not have.
+pub(crate) fn is_no_savepoint(error: &sqlx::Error) -> bool {
+    database(error).is_some_and(|server| server.number() == 1305)
 }
 
 fn database(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {

@@ -1,3 +1,4 @@
+use distlock_api::fencing;
 use distlock_api::{Admission, Effect, Error, ErrorKind, FencingToken, Result, StaleToken};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
@@ -64,17 +65,21 @@ impl Fences {
     /// Lets a holder in unless one with a greater fencing token came before, and remembers it.
     ///
     /// Call it first in your transaction, under any isolation level: its row stays locked until the transaction ends, and
-    /// under `REPEATABLE READ` what you read before might be older than what the last holder wrote. Outside a transaction
-    /// it only tells, and protects nothing.
+    /// under `REPEATABLE READ` what you read before might be older than what the last holder wrote.
     ///
-    /// `resource` is any text of up to 255 characters, compared byte for byte. One statement.
+    /// `resource` is any text of up to 255 characters, compared byte for byte. Three round trips, two more for the first
+    /// call of a connection.
     ///
     /// # Errors
     ///
     /// Always without effect, for the transaction is to be rolled back. [`ErrorKind::Unavailable`], retryable, where the
-    /// server rolled it back for others' sake (a deadlock, such as of first comers behind one that rolled back): begin the
-    /// transaction again. [`ErrorKind::SchemaMissing`] for a missing table, [`ErrorKind::InvalidOption`] for a resource
-    /// that is too long.
+    /// server rolled the whole transaction back for others' sake: begin it again, and write nothing more in the session
+    /// before, for it would be outside of any transaction. That is a deadlock (1213), such as of first comers behind one that
+    /// rolled back; and on MariaDB with `innodb_snapshot_isolation`, as it is by default since 11.6, 1020: somebody else
+    /// changed the row after your transaction had its snapshot, which under `REPEATABLE READ` it has from its first read on,
+    /// and under `SERIALIZABLE` from its first statement on. [`ErrorKind::SchemaMissing`] for a missing table,
+    /// [`ErrorKind::Config`] outside of a transaction and for a table that is not as [`schema_sql`](Self::schema_sql) makes
+    /// it, [`ErrorKind::InvalidOption`] for a resource that is too long.
     ///
     /// # Cancel safety
     ///
@@ -90,29 +95,57 @@ impl Fences {
             let text = format!("a resource's name has at most {MAX_CHARS} characters: shorten it");
             return Err(Error::new(ErrorKind::InvalidOption, text));
         }
-        let statement = text(include_str!("statements/admit.sql"), &self.table);
-        let admitted = sqlx::query(AssertSqlSafe(statement))
+        let admission = self.ask(connection, resource, token).await;
+        admission.map_err(|error| self.refused(error))
+    }
+
+    async fn ask(
+        &self,
+        connection: &mut MySqlConnection,
+        resource: &str,
+        token: FencingToken,
+    ) -> sqlx::Result<Admission> {
+        let in_transaction = text(include_str!("statements/in_transaction.sql"), &self.table);
+        sqlx::raw_sql(AssertSqlSafe(in_transaction))
+            .execute(&mut *connection)
+            .await
+            .map_err(outside)?;
+        let admit = text(include_str!("statements/admit.sql"), &self.table);
+        sqlx::query(AssertSqlSafe(admit))
+            .bind(resource)
             .bind(resource)
             .bind(token.value())
             .bind(token.value())
-            .execute(connection)
-            .await;
-        let admitted = admitted.map_err(|error| self.refused(error))?;
-        let seen = FencingToken::new(admitted.last_insert_id());
-        Ok(match seen > token {
-            true => Admission::Stale(StaleToken { token, seen }),
-            false => Admission::Admitted,
-        })
+            .execute(&mut *connection)
+            .await?;
+        let admitted = text(include_str!("statements/admitted.sql"), &self.table);
+        let seen: Vec<u64> = sqlx::query_scalar(AssertSqlSafe(admitted))
+            .bind(resource)
+            .fetch_all(connection)
+            .await?;
+        match seen[..] {
+            [seen] if seen == token.value() => Ok(Admission::Admitted),
+            [seen] if seen > token.value() => {
+                let seen = FencingToken::new(seen);
+                Ok(Admission::Stale(StaleToken { token, seen }))
+            }
+            // Two rows of one resource, or none, or one that does not have the token.
+            _ => Err(self.unfit()),
+        }
+    }
+
+    fn unfit(&self) -> sqlx::Error {
+        ours(fencing::unfit(&self.table))
     }
 
     fn refused(&self, error: sqlx::Error) -> Error {
+        let error = match error {
+            // The driver cannot read it as what it should be.
+            sqlx::Error::ColumnDecode { .. } => self.unfit(),
+            error => error,
+        };
         let error = match error::failed(error) {
-            error if error.kind() == ErrorKind::SchemaMissing => {
-                let table = &self.table;
-                let text =
-                    format!("the table {table} is missing: apply what Fences::schema_sql gives");
-                Error::new(ErrorKind::SchemaMissing, text)
-            }
+            error if error.kind() == ErrorKind::SchemaMissing => fencing::missing(&self.table),
             error => error,
         };
         error.with_effect(Effect::None)
@@ -128,4 +161,15 @@ impl Default for Fences {
         let table = Table::new("distlock_fences").expect("a good name");
         Self::in_table(table)
     }
+}
+
+fn outside(error: sqlx::Error) -> sqlx::Error {
+    match error::is_no_savepoint(&error) {
+        true => ours(fencing::no_transaction()),
+        false => error,
+    }
+}
+
+fn ours(error: Error) -> sqlx::Error {
+    sqlx::Error::Decode(error.into())
 }

@@ -106,7 +106,7 @@ impl Server {
         if !self.checked.load(Ordering::Acquire) {
             let found = check::check(connection, &self.table).await;
             let found = found.map_err(error::failed_try)?;
-            found.usable().map_err(error::complaint)?;
+            found.usable().map_err(Failed::complaint)?;
             self.checked.store(true, Ordering::Release);
         }
         Ok(())

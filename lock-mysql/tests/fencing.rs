@@ -6,7 +6,7 @@ mod common;
 
 use common::proxy::Proxy;
 use common::{Server, Store, connect};
-use distlock_api::{Admission, Effect, ErrorKind, FencingToken, StaleToken};
+use distlock_api::{Admission, Effect, Error, ErrorKind, FencingToken, StaleToken};
 use distlock_mysql::{Fences, Table};
 use sqlx::{Connection, MySqlConnection};
 use tokio::task::JoinSet;
@@ -54,7 +54,7 @@ async fn execute(session: &mut MySqlConnection, sql: &str) {
 
 async fn smaller_tokens_are_refused_and_the_same_one_may_come_again(server: Server) {
     let (store, fences) = fences(server, "smaller").await;
-    let mut session = connect(&store.options()).await;
+    let mut session = begin(&store, "REPEATABLE READ").await;
     for (value, expected) in [
         (5, Admission::Admitted),
         (5, Admission::Admitted),
@@ -71,6 +71,7 @@ async fn smaller_tokens_are_refused_and_the_same_one_may_come_again(server: Serv
         let answer = fences.admit(&mut session, other, token(1)).await;
         assert_eq!(answer.unwrap(), Admission::Admitted, "{other}");
     }
+    session.close().await.unwrap();
     store.close().await;
 }
 
@@ -79,6 +80,7 @@ async fn the_flag_for_found_rows_makes_no_difference(server: Server) {
     let proxy = Proxy::new(store.options()).await;
     proxy.drop_found_rows();
     let mut session = connect(&proxy.options).await;
+    execute(&mut session, "BEGIN").await;
     for (value, expected) in [
         (5, Admission::Admitted),
         (5, Admission::Admitted),
@@ -95,6 +97,7 @@ async fn the_flag_for_found_rows_makes_no_difference(server: Server) {
         .execute(&mut session)
         .await;
     assert_eq!(same.unwrap().rows_affected(), 0);
+    session.close().await.unwrap();
     store.close().await;
 }
 
@@ -110,7 +113,11 @@ async fn who_is_in_keeps_others_out_until_the_commit(server: Server) {
             store.until_waiting(1).await;
             execute(&mut first, "COMMIT").await;
         });
-        assert_eq!(answer.unwrap(), stale(6, 7), "{level}");
+        match answer {
+            Ok(answer) => assert_eq!(answer, stale(6, 7), "{level}"),
+            // Its snapshot is older than the commit.
+            Err(error) => assert!(is_refused_by_snapshot(server, level, &error), "{error}"),
+        }
         let fence: u64 = store.value("SELECT fence FROM {}").await;
         assert_eq!(fence, 7);
         drop(second);
@@ -118,13 +125,59 @@ async fn who_is_in_keeps_others_out_until_the_commit(server: Server) {
     }
 }
 
+/// As MariaDB may do where `innodb_snapshot_isolation` is on.
+fn is_refused_by_snapshot(server: Server, level: &str, error: &Error) -> bool {
+    let told = (error.kind(), error.effect(), error.is_retryable());
+    server == Server::MariaDb
+        && level == "SERIALIZABLE"
+        && told == (ErrorKind::Unavailable, Effect::None, true)
+        && error.to_string().contains("[1020]")
+}
+
+async fn a_snapshot_that_is_too_old_ends_the_whole_transaction(server: Server) {
+    let (mut store, fences) = fences(server, "old").await;
+    store
+        .run("CREATE TABLE {}_data (n INT) ENGINE = InnoDB; GRANT SELECT, INSERT ON {}_data TO $USER")
+        .await;
+    let data = format!("{}_data", store.table);
+    let mut late = begin(&store, "REPEATABLE READ").await;
+    if server == Server::MariaDb {
+        execute(&mut late, "SET innodb_snapshot_isolation = ON").await;
+    }
+    let before = format!("INSERT INTO {data} VALUES (1); SELECT * FROM {data}");
+    execute(&mut late, &before).await;
+    let mut other = begin(&store, "REPEATABLE READ").await;
+    let answer = fences.admit(&mut other, "stock", token(1)).await;
+    assert_eq!(answer.unwrap(), Admission::Admitted);
+    execute(&mut other, "COMMIT").await;
+    let answer = fences.admit(&mut late, "stock", token(2)).await;
+    match server {
+        Server::MySql => assert_eq!(answer.unwrap(), Admission::Admitted),
+        Server::MariaDb => {
+            let error = answer.unwrap_err();
+            let told = (error.kind(), error.effect(), error.is_retryable());
+            assert_eq!(told, (ErrorKind::Unavailable, Effect::None, true));
+            assert!(error.to_string().contains("[1020]"), "{error}");
+            // What it wrote before is gone, and no transaction is open any more.
+            let mine: i64 = store.value("SELECT COUNT(*) FROM {}_data").await;
+            let open = sqlx::query_scalar("SELECT @@in_transaction");
+            let open: u64 = open.fetch_one(&mut late).await.unwrap();
+            assert_eq!((mine, open), (0, 0));
+        }
+    }
+    late.close().await.unwrap();
+    store.run("DROP TABLE {}_data").await;
+    store.close().await;
+}
+
 async fn a_stale_holder_inside_waits_for_nobody_and_is_not_overtaken(server: Server) {
     // It was let in before its successor: until it ends, the successor waits.
     for level in LEVELS {
         let (store, fences) = fences(server, "inside").await;
-        let mut session = connect(&store.options()).await;
+        let mut session = begin(&store, level).await;
         let known = fences.admit(&mut session, "stock", token(6)).await;
         assert_eq!(known.unwrap(), Admission::Admitted);
+        execute(&mut session, "COMMIT").await;
         let mut old = begin(&store, level).await;
         let again = fences.admit(&mut old, "stock", token(6)).await;
         assert_eq!(again.unwrap(), Admission::Admitted);
@@ -170,9 +223,10 @@ async fn a_transaction_that_is_rolled_back_is_not_remembered(server: Server) {
     let mut session = begin(&store, "REPEATABLE READ").await;
     let answer = fences.admit(&mut session, "stock", token(9)).await;
     assert_eq!(answer.unwrap(), Admission::Admitted);
-    execute(&mut session, "ROLLBACK").await;
+    execute(&mut session, "ROLLBACK; BEGIN").await;
     let answer = fences.admit(&mut session, "stock", token(8)).await;
     assert_eq!(answer.unwrap(), Admission::Admitted);
+    session.close().await.unwrap();
     store.close().await;
 }
 
@@ -239,19 +293,20 @@ async fn first_comers_behind_one_that_rolls_back_are_let_in_or_told_to_begin_ane
 async fn a_resource_that_would_be_cut_is_refused(server: Server) {
     let (store, fences) = fences(server, "cut").await;
     let mut session = connect(&store.options()).await;
-    execute(&mut session, "SET sql_mode = ''").await;
+    execute(&mut session, "SET sql_mode = ''; BEGIN").await;
     let error = fences.admit(&mut session, &"x".repeat(256), token(1)).await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidOption);
     let longest = fences
         .admit(&mut session, &"😀".repeat(255), token(1))
         .await;
     assert_eq!(longest.unwrap(), Admission::Admitted);
+    session.close().await.unwrap();
     store.close().await;
 }
 
 async fn a_missing_table_is_told(server: Server) {
     let (mut store, fences) = fences(server, "missing").await;
-    let mut session = connect(&store.options()).await;
+    let mut session = begin(&store, "REPEATABLE READ").await;
     store.run("DROP TABLE {}").await;
     let error = fences.admit(&mut session, "stock", token(1)).await;
     let error = error.unwrap_err();
@@ -260,10 +315,64 @@ async fn a_missing_table_is_told(server: Server) {
     store.close().await;
 }
 
+async fn outside_of_a_transaction_it_refuses_and_remembers_nothing(server: Server) {
+    let (mut store, fences) = fences(server, "outside").await;
+    let mut session = connect(&store.options()).await;
+    for before in ["DO 0", "BEGIN; COMMIT"] {
+        execute(&mut session, before).await;
+        let error = fences.admit(&mut session, "stock", token(1)).await;
+        let error = error.unwrap_err();
+        let told = (error.kind(), error.effect());
+        assert_eq!(told, (ErrorKind::Config, Effect::None), "{error}");
+        assert!(error.to_string().contains("outside of a transaction"));
+    }
+    assert_eq!(store.value::<i64>("SELECT COUNT(*) FROM {}").await, 0);
+    // Each statement is in a transaction, and the first one begins it.
+    execute(&mut session, "SET autocommit = 0").await;
+    let answer = fences.admit(&mut session, "stock", token(1)).await;
+    assert_eq!(answer.unwrap(), Admission::Admitted);
+    execute(&mut session, "ROLLBACK").await;
+    assert_eq!(store.value::<i64>("SELECT COUNT(*) FROM {}").await, 0);
+    store.close().await;
+}
+
+async fn a_table_that_forgets_tokens_lets_nobody_in(server: Server) {
+    for columns in [
+        "resource VARCHAR(255), fence BIGINT UNSIGNED",
+        "resource VARCHAR(255), fence BIGINT UNSIGNED, id INT AUTO_INCREMENT PRIMARY KEY",
+        "resource VARCHAR(255) PRIMARY KEY, fence INT",
+        "resource VARCHAR(255) PRIMARY KEY, fence INT UNSIGNED",
+        "resource VARCHAR(255) PRIMARY KEY, fence DOUBLE",
+        "resource VARCHAR(255) PRIMARY KEY, fence VARCHAR(9)",
+        "resource VARCHAR(2) PRIMARY KEY, fence BIGINT UNSIGNED",
+        "resource VARCHAR(255), fence BIGINT UNSIGNED PRIMARY KEY",
+    ] {
+        let (mut store, fences) = fences(server, "forgets").await;
+        let table = format!("DROP TABLE {{}}; CREATE TABLE {{}} ({columns}) ENGINE = InnoDB");
+        store.run(&table).await;
+        let mut session = begin(&store, "REPEATABLE READ").await;
+        execute(&mut session, "SET sql_mode = ''").await;
+        let error = fences.admit(&mut session, "stock", token(1 << 50)).await;
+        let error = error.expect_err(columns);
+        let told = (error.kind(), error.effect());
+        assert_eq!(told, (ErrorKind::Config, Effect::None), "{error}");
+        assert!(error.to_string().contains("Fences::schema_sql"), "{error}");
+        // Nor where it is committed all the same.
+        execute(&mut session, "COMMIT; BEGIN").await;
+        let answer = fences.admit(&mut session, "stock", token(1)).await;
+        assert_ne!(answer.ok(), Some(Admission::Admitted), "{columns}");
+        session.close().await.unwrap();
+        store.close().await;
+    }
+}
+
 on_both![
+    outside_of_a_transaction_it_refuses_and_remembers_nothing,
+    a_table_that_forgets_tokens_lets_nobody_in,
     smaller_tokens_are_refused_and_the_same_one_may_come_again,
     the_flag_for_found_rows_makes_no_difference,
     who_is_in_keeps_others_out_until_the_commit,
+    a_snapshot_that_is_too_old_ends_the_whole_transaction,
     a_stale_holder_inside_waits_for_nobody_and_is_not_overtaken,
     what_is_read_after_it_is_what_the_last_holder_wrote,
     a_transaction_that_is_rolled_back_is_not_remembered,

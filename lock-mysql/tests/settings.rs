@@ -4,9 +4,11 @@
 #[macro_use]
 mod common;
 
-use common::{Server, Store, acquire, granted, request};
-use distlock_api::{Effect, ErrorKind, LockAdmin, LockBackend, Severity};
-use tokio::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use common::{LEASE, Server, Store, acquire, granted, request};
+use distlock_api::{Effect, ErrorKind, LockAdmin, LockBackend, LockState, Renewal, Severity};
+use tokio::sync::Mutex;
 
 /// The server's settings, which are put back in the end, also when the test fails.
 struct Changed {
@@ -14,10 +16,11 @@ struct Changed {
     put_back: Vec<String>,
 }
 
-/// Held by each test from its first statement to its last.
-async fn turn() -> MutexGuard<'static, ()> {
+/// Each test of this file is run in here, so that none can forget its turn: from its first statement to its last.
+async fn in_turn(test: impl Future<Output = ()>) {
     static TURN: Mutex<()> = Mutex::const_new(());
-    TURN.lock().await
+    let _turn = TURN.lock().await;
+    test.await;
 }
 
 impl Changed {
@@ -57,15 +60,17 @@ impl Drop for Changed {
     }
 }
 
-async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Server) {
-    // (trap 7, U12)
-    let _turn = turn().await;
-    let mut store = Store::new(server, "defaults").await;
-    let isolation = match server {
+/// The setting of the isolation level.
+fn isolation(server: Server) -> &'static str {
+    match server {
         Server::MySql => "transaction_isolation",
         Server::MariaDb => "tx_isolation",
-    };
-    let strange = [
+    }
+}
+
+/// Defaults that no lock statement would survive.
+fn strange(server: Server) -> [(&'static str, &'static str); 8] {
+    [
         ("autocommit", "0"),
         ("sql_safe_updates", "1"),
         ("sql_select_limit", "1"),
@@ -76,9 +81,20 @@ async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Ser
             "sql_mode",
             "'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'",
         ),
-        (isolation, "'SERIALIZABLE'"),
-    ];
-    let changed = Changed::set(&mut store, &strange).await;
+        (isolation(server), "'SERIALIZABLE'"),
+    ]
+}
+
+async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Server) {
+    // (trap 7, U12)
+    let mut store = Store::new(server, "defaults").await;
+    let isolation = isolation(server);
+    // In milliseconds and in seconds.
+    let limit = match server {
+        Server::MySql => "@@max_execution_time",
+        Server::MariaDb => "ROUND(@@max_statement_time * 1000)",
+    };
+    let changed = Changed::set(&mut store, &strange(server)).await;
     let backend = store.backend();
     for text in ["one", "two"] {
         acquire(&backend, text).await;
@@ -88,7 +104,8 @@ async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Ser
     store
         .run(&format!(
             "CREATE TRIGGER {{}}_spy BEFORE UPDATE ON {{}} FOR EACH ROW SET NEW.locked_by =
-             CONCAT_WS(' ', @@{isolation}, IF(@@autocommit, 'on', 'off'), @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@time_zone)"
+             CONCAT_WS(' ', @@{isolation}, IF(@@autocommit, 'on', 'off'), IF(@@sql_safe_updates, 'on', 'off'),
+                 @@innodb_lock_wait_timeout, @@lock_wait_timeout, {limit}, @@time_zone)"
         ))
         .await;
     store
@@ -101,13 +118,42 @@ async fn strange_defaults_of_the_server_do_not_reach_lock_statements(server: Ser
     let seen: String = store
         .value("SELECT locked_by FROM {} WHERE name = 'one'")
         .await;
-    assert_eq!(seen, "READ-COMMITTED on 3 3 +00:00");
+    assert_eq!(seen, "READ-COMMITTED on off 3 3 4500 +00:00");
+    store.close().await;
+}
+
+async fn strange_defaults_of_the_server_do_not_reach_renewals_and_purges(server: Server) {
+    // (U12)
+    let mut store = Store::new(server, "renewals").await;
+    let changed = Changed::set(&mut store, &strange(server)).await;
+    let backend = store.backend();
+    let mut leases = Vec::new();
+    for text in ["one", "two"] {
+        let (held, _) = acquire(&backend, text).await;
+        leases.push((held.lease_id(), LEASE));
+    }
+    let renewed = backend.renew(&leases).await;
+    // Not strict, the server would write a date of zeros.
+    let too_long = backend.renew(&[(leases[0].0.clone(), Duration::MAX)]).await;
+    let before = store.backend().list().await;
+    store
+        .run("UPDATE {} SET lock_until = '2020-01-01', fence = 1")
+        .await;
+    let purged = backend.purge(LEASE).await;
+    drop(changed);
+    for renewal in renewed {
+        assert_eq!(renewal.unwrap(), Renewal::Renewed);
+    }
+    let error = too_long[0].as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error}");
+    let held = before.unwrap().into_iter().map(|record| record.state);
+    assert_eq!(held.collect::<Vec<_>>(), [LockState::Held; 2]);
+    assert_eq!(purged.unwrap(), 2);
     store.close().await;
 }
 
 async fn a_server_that_takes_no_writes_is_read_only_and_recovers(server: Server) {
     // (F9, U8)
-    let _turn = turn().await;
     let mut store = Store::new(server, "readonly").await;
     let warm = store.backend();
     acquire(&warm, "warm").await;
@@ -141,7 +187,6 @@ async fn a_server_that_takes_no_writes_is_read_only_and_recovers(server: Server)
 }
 
 async fn settings_that_forget_grants_in_a_crash_are_warned_of(server: Server) {
-    let _turn = turn().await;
     let mut store = Store::new(server, "durable").await;
     let weak = [
         ("innodb_flush_log_at_trx_commit", "2"),
@@ -166,7 +211,6 @@ async fn settings_that_forget_grants_in_a_crash_are_warned_of(server: Server) {
 
 async fn an_idle_session_that_the_server_ended_is_replaced(server: Server) {
     // (F1)
-    let _turn = turn().await;
     let mut store = Store::new(server, "idle").await;
     let changed = Changed::set(&mut store, &[("wait_timeout", "1")]).await;
     let backend = store.backend();
@@ -175,13 +219,14 @@ async fn an_idle_session_that_the_server_ended_is_replaced(server: Server) {
     let gone = format!("SELECT COUNT(*) = 0 FROM ({}) AS mine", store.processes());
     server.until(&gone).await;
     let lease = held.lease_id();
-    let released = backend.release(&lease, std::time::Duration::ZERO).await;
+    let released = backend.release(&lease, Duration::ZERO).await;
     assert_eq!(released.unwrap(), distlock_api::Release::Released);
     store.close().await;
 }
 
-on_both![
+on_both![in in_turn:
     strange_defaults_of_the_server_do_not_reach_lock_statements,
+    strange_defaults_of_the_server_do_not_reach_renewals_and_purges,
     a_server_that_takes_no_writes_is_read_only_and_recovers,
     settings_that_forget_grants_in_a_crash_are_warned_of,
     an_idle_session_that_the_server_ended_is_replaced,

@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use distlock_api::exchange;
 use distlock_api::{
-    Error, ErrorKind, FencingToken, Findings, ForceRelease, LockAdmin, LockName, LockRecord,
-    Operation, Result, clock,
+    ErrorKind, FencingToken, Findings, ForceRelease, LockAdmin, LockName, LockRecord, Operation,
+    Result,
 };
 
 use crate::backend::PostgresBackend;
@@ -120,12 +121,6 @@ impl PostgresBackend {
         operation: Operation,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        let limit = self.server().limit();
-        let done = clock::timeout(limit, work).await;
-        let done = done.unwrap_or_else(|| {
-            let text = format!("no answer within {limit:?}: check the network and the server");
-            Err(Error::new(ErrorKind::Timeout, text).after(limit))
-        });
-        done.map_err(|error| error.during("postgres", operation))
+        exchange::limited(self.server().limit(), "postgres", operation, work).await
     }
 }

@@ -6,6 +6,8 @@ use distlock_api::exchange::{Again, Failed};
 use distlock_api::{Effect, Error, ErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 
+use crate::schema::quoted;
+
 /// SQLSTATE, or its beginning, to kind and advice; the first that fits counts.
 ///
 /// <https://www.postgresql.org/docs/current/errcodes-appendix.html>
@@ -143,6 +145,10 @@ pub(crate) fn not_connected(error: sqlx::Error, options: &PgConnectOptions) -> E
     use std::io::ErrorKind::{InvalidData, NotFound, PermissionDenied};
     let server = place(options);
     let (kind, text) = match &error {
+        // insufficient_privilege
+        sqlx::Error::Database(_) if database(&error).is_some_and(|it| it.code() == "42501") => {
+            (ErrorKind::Denied, may_not_connect(options))
+        }
         sqlx::Error::Database(_) => return from_server(error, Effect::None),
         // A bad certificate comes as an I/O error about invalid data.
         sqlx::Error::Io(io) if io.kind() == InvalidData => (ErrorKind::Config, no_tls(&server)),
@@ -175,6 +181,32 @@ pub(crate) fn not_connected(error: sqlx::Error, options: &PgConnectOptions) -> E
 /// they use for other refusals, too, others by 0A000 (feature_not_supported).
 pub(crate) fn refuses_settings(error: &sqlx::Error) -> bool {
     database(error).is_some_and(|server| matches!(server.code(), "08P01" | "0A000"))
+}
+
+/// Why the server refused a statement that is right, if the table or what belongs to it is to blame.
+pub(crate) fn refusal(error: &sqlx::Error) -> Option<(ErrorKind, &str)> {
+    let server = database(error)?;
+    let known = SQLSTATES
+        .iter()
+        .find(|(state, ..)| server.code().starts_with(state));
+    match known.map_or(ErrorKind::Config, |(_, kind, _)| *kind) {
+        kind @ (ErrorKind::Config | ErrorKind::Denied) => Some((kind, server.message())),
+        _ => None,
+    }
+}
+
+/// Whether the server cannot do such a thing: feature_not_supported.
+pub(crate) fn not_supported(error: &sqlx::Error) -> bool {
+    database(error).is_some_and(|server| server.code() == "0A000")
+}
+
+fn may_not_connect(options: &PgConnectOptions) -> String {
+    let user = options.get_username();
+    let (database, user) = (options.get_database().unwrap_or(user), quoted(user));
+    let database = quoted(database);
+    format!(
+        "{user} may not connect to the database: GRANT CONNECT ON DATABASE {database} TO {user} [42501]"
+    )
 }
 
 fn no_tls(server: &str) -> String {
@@ -230,15 +262,6 @@ pub(crate) fn failed_try(error: sqlx::Error) -> Failed {
         error: failed(error),
         again,
         may_still_run,
-    }
-}
-
-/// What the start-up check complains of may be out of date like any answer of a session that was kept.
-pub(crate) fn complaint(error: Error) -> Failed {
-    Failed {
-        error,
-        again: Again::Elsewhere,
-        may_still_run: false,
     }
 }
 

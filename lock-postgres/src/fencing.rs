@@ -40,6 +40,7 @@
 //!
 //! Tokens of different lock names cannot be compared: one resource, one lock name.
 
+use distlock_api::fencing;
 use distlock_api::{Admission, Effect, Error, ErrorKind, FencingToken, Result, StaleToken};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
@@ -105,7 +106,7 @@ impl Fences {
         resource: &str,
         token: FencingToken,
     ) -> sqlx::Result<Admission> {
-        let fence = i64::try_from(token.value()).map_err(|_| too_great(token))?;
+        let fence = i64::try_from(token.value()).map_err(|_| ours(fencing::too_great(token)))?;
         let values = [resource.into(), fence.into()];
         let admitted = include_str!("statements/admit.sql");
         if self.row(connection, admitted, &values).await?.is_some() {
@@ -115,7 +116,7 @@ impl Fences {
         let row = self.row(connection, seen, &values).await?;
         let row = row.ok_or(sqlx::Error::RowNotFound)?;
         if !row.try_get::<bool, _>("in_transaction")? {
-            return Err(ours(ErrorKind::Config, NO_TRANSACTION));
+            return Err(ours(fencing::no_transaction()));
         }
         let seen: i64 = row.try_get("fence")?;
         let seen = FencingToken::new(u64::try_from(seen).unwrap_or(0));
@@ -139,20 +140,12 @@ impl Fences {
 
     fn refused(&self, error: sqlx::Error) -> Error {
         let error = match error::failed(error) {
-            error if error.kind() == ErrorKind::SchemaMissing => {
-                let table = &self.table;
-                let text =
-                    format!("the table {table} is missing: apply what Fences::schema_sql gives");
-                Error::new(ErrorKind::SchemaMissing, text)
-            }
+            error if error.kind() == ErrorKind::SchemaMissing => fencing::missing(&self.table),
             error => error,
         };
         error.with_effect(Effect::None)
     }
 }
-
-const NO_TRANSACTION: &str =
-    "a fence outside of a transaction keeps nobody out: begin one, and admit the token first in it";
 
 /// `distlock_fences`, found by the search path.
 impl Default for Fences {
@@ -161,11 +154,6 @@ impl Default for Fences {
     }
 }
 
-fn too_great(token: FencingToken) -> sqlx::Error {
-    let text = format!("{token} is no lock's fencing token: hand over the guard's");
-    ours(ErrorKind::InvalidOption, text)
-}
-
-fn ours(kind: ErrorKind, text: impl Into<String>) -> sqlx::Error {
-    sqlx::Error::Decode(Error::new(kind, text).into())
+fn ours(error: Error) -> sqlx::Error {
+    sqlx::Error::Decode(error.into())
 }

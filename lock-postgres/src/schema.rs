@@ -53,6 +53,15 @@ impl Table {
         self.schema.is_none().then_some(&self.name)
     }
 
+    /// A quoted name for this table once another takes its place.
+    pub(crate) fn name_of_old(&self) -> String {
+        let mut name = self.name.clone();
+        while name.len() + "_old".len() > Self::MAX_BYTES {
+            name.pop();
+        }
+        quoted(&(name + "_old"))
+    }
+
     /// The quoted schema, if one was given.
     pub(crate) fn quoted_schema(&self) -> Option<String> {
         self.schema.as_deref().map(quoted)
@@ -141,5 +150,16 @@ mod tests {
             }
         }
         assert!(Table::new("x".repeat(63)).is_ok());
+    }
+
+    #[test]
+    fn the_name_of_an_old_table_is_another_and_fits() {
+        for (name, old) in [
+            ("jobs", "\"jobs_old\"".to_owned()),
+            (&*"x".repeat(63), format!("\"{}_old\"", "x".repeat(59))),
+            (&*"ö".repeat(31), format!("\"{}_old\"", "ö".repeat(29))),
+        ] {
+            assert_eq!(Table::new(name).unwrap().name_of_old(), old);
+        }
     }
 }

@@ -96,7 +96,7 @@ impl Server {
         if !self.checked.load(Ordering::Acquire) {
             let findings = self.check(session).await;
             let findings = findings.map_err(error::failed_try)?;
-            findings.usable().map_err(error::complaint)?;
+            findings.usable().map_err(Failed::complaint)?;
             self.checked.store(true, Ordering::Release);
         }
         Ok(())

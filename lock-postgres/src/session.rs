@@ -41,17 +41,40 @@ impl Session {
             return query.fetch_all(&mut self.connection).await;
         };
         let message = format!("{preamble}{}", filled(sql, values)?);
-        let query = sqlx::raw_sql(AssertSqlSafe(message));
-        let rows = query.fetch_all(&mut self.connection).await?;
+        let rows = match self.send(format!("{READ_WRITE}{message}")).await {
+            // A standby refuses even to try, and nothing was done. Reads it answers, and what writes it refuses by name.
+            Err(error) if error::not_supported(&error) => self.send(message).await?,
+            rows => rows?,
+        };
         rows.iter().map(R::from_row).collect()
+    }
+
+    /// Runs statements in a transaction of their own that is rolled back; the rows that they give.
+    pub(crate) async fn rehearse(&mut self, sql: &str) -> sqlx::Result<Vec<PgRow>> {
+        let message = format!("{}BEGIN; {sql}; ROLLBACK", self.before_writes());
+        let rows = self.send(message).await;
+        if rows.is_err() {
+            // What follows an error is not run, be it the end of the transaction.
+            self.send("ROLLBACK".to_owned()).await.ok();
+        }
+        rows
     }
 
     /// Runs statements that give no rows of interest, as one message and so as one transaction, which no dropped future
     /// can leave open.
     pub(crate) async fn run(&mut self, sql: &str) -> sqlx::Result<()> {
-        let message = format!("{}{sql}", self.preamble.as_deref().unwrap_or_default());
+        let message = format!("{}{sql}", self.before_writes());
+        self.send(message).await.map(drop)
+    }
+
+    fn before_writes(&self) -> String {
+        let preamble = self.preamble.as_ref();
+        preamble.map_or_else(String::new, |preamble| format!("{READ_WRITE}{preamble}"))
+    }
+
+    async fn send(&mut self, message: String) -> sqlx::Result<Vec<PgRow>> {
         let query = sqlx::raw_sql(AssertSqlSafe(message));
-        query.execute(&mut self.connection).await.map(drop)
+        query.fetch_all(&mut self.connection).await
     }
 }
 
@@ -158,10 +181,15 @@ fn millis(limit: Duration, tenths: u32) -> String {
     (limit / 10 * tenths).as_millis().max(1).to_string()
 }
 
+/// What the preamble is preceded by wherever the server is no standby: another client of the pooler may have made its
+/// session one that only reads.
+const READ_WRITE: &str = "SET TRANSACTION READ WRITE; ";
+
 /// The same settings for one transaction, and some that other clients of the pooler may have left otherwise. They end
 /// with the transaction, so that those clients never meet them.
 fn preamble(settings: &[(&str, String)]) -> String {
     let mut sql = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+                   SET LOCAL role TO DEFAULT; \
                    SET LOCAL search_path TO DEFAULT; \
                    SET LOCAL bytea_output = hex; "
         .to_owned();

@@ -190,6 +190,25 @@ async fn a_schema_that_may_not_be_looked_into_is_denied_and_not_missing() {
 }
 
 #[tokio::test]
+async fn a_database_that_may_not_be_connected_to_is_told_with_the_grant() {
+    let mut store = Store::new("connect").await;
+    let (role, options) = store.role().await;
+    let database = unique("db");
+    store.run(&format!("CREATE DATABASE {database}")).await;
+    store
+        .run(&format!(
+            "REVOKE CONNECT ON DATABASE {database} FROM PUBLIC"
+        ))
+        .await;
+    let backend = store.builder().for_options(options.database(&database));
+    let error = backend.unwrap().check().await.unwrap_err();
+    let fix = format!("GRANT CONNECT ON DATABASE \"{database}\" TO \"{role}\"");
+    assert_is(&error, ErrorKind::Denied, &fix);
+    store.run(&format!("DROP DATABASE {database}")).await;
+    store.close().await;
+}
+
+#[tokio::test]
 async fn a_role_that_may_not_create_can_migrate_what_is_there() {
     let mut store = Store::new("create").await;
     let (role, options) = store.role().await;

@@ -165,15 +165,18 @@ async fn what_other_clients_left_in_a_session_does_not_reach_us() {
     let _alone = ALONE.lock().await;
     let mut neighbours = Neighbours::new("left").await;
     let left = "SELECT concat(set_config('search_path', 'nowhere', false), set_config('bytea_output', 'escape', false),
-                    set_config('synchronous_commit', 'off', false),
+                    set_config('synchronous_commit', 'off', false), set_config('role', 'pg_monitor', false),
+                    set_config('default_transaction_read_only', 'on', false),
                     set_config('default_transaction_isolation', 'serializable', false))";
     let (pid, _) = neighbours.ask(None, left).await;
     neighbours.cycle_in(pid).await;
+    // Neither the role nor the reading alone is met by the backend, else the cycle would have failed.
     let strange =
         "SELECT count(*) FROM {}_seen WHERE setting NOT LIKE 'read committed, o%, 4s, 4500ms'";
     let strange: i64 = neighbours.store.value(strange).await;
     let undo = "SELECT concat(string_agg(set_config(name, reset_val, false), ' ')) FROM pg_settings WHERE name IN
-                    ('search_path', 'bytea_output', 'synchronous_commit', 'default_transaction_isolation')";
+                    ('search_path', 'bytea_output', 'synchronous_commit', 'default_transaction_isolation', 'role',
+                     'default_transaction_read_only')";
     neighbours.ask(Some(pid), undo).await;
     assert_eq!(strange, 0);
     neighbours.close().await;

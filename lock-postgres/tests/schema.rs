@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Store, acquire, name, options, request, unique};
-use distlock_api::{ErrorKind, LockAdmin, LockBackend};
+use distlock_api::{Effect, ErrorKind, LockAdmin, LockBackend};
 use distlock_postgres::{PostgresBackend, Table, schema_sql};
 use tokio::task::JoinSet;
 
@@ -122,50 +122,65 @@ async fn rows_deleted_by_hand_do_not_set_the_fence_back() {
 }
 
 /// What does not fit, and a part of the complaint, which says how to mend it.
-const UNFIT: [(&str, &str); 13] = [
+const UNFIT: [(&str, &str); 22] = [
     (
         "ALTER TABLE {} ALTER lock_until TYPE timestamp",
-        "ALTER COLUMN lock_until TYPE timestamp with time zone",
+        "RENAME TO",
     ),
     (
         "ALTER TABLE {} ALTER lock_until TYPE timestamptz(0)",
-        "ALTER COLUMN lock_until TYPE timestamp with time zone",
+        "RENAME TO",
     ),
-    (
-        "ALTER TABLE {} ALTER name TYPE varchar(20)",
-        "ALTER COLUMN name TYPE text",
-    ),
-    (
-        "ALTER TABLE {} ALTER fence TYPE int",
-        "ALTER COLUMN fence TYPE bigint",
-    ),
-    (
-        "ALTER TABLE {} ALTER token DROP NOT NULL",
-        "ALTER COLUMN token SET NOT NULL",
-    ),
-    (
-        "ALTER TABLE {} ALTER last_tick SET NOT NULL",
-        "ALTER COLUMN last_tick DROP NOT NULL",
-    ),
-    (
-        "ALTER TABLE {} DROP resting",
-        "ADD COLUMN resting boolean NOT NULL",
-    ),
-    (
-        "ALTER TABLE {} DROP CONSTRAINT {}_pkey",
-        "ADD PRIMARY KEY (name)",
-    ),
+    ("ALTER TABLE {} ALTER name TYPE varchar(20)", "RENAME TO"),
+    ("ALTER TABLE {} ALTER fence TYPE int", "RENAME TO"),
+    ("ALTER TABLE {} ALTER token DROP NOT NULL", "RENAME TO"),
+    ("ALTER TABLE {} ALTER last_tick SET NOT NULL", "RENAME TO"),
+    ("ALTER TABLE {} DROP resting", "RENAME TO"),
+    ("ALTER TABLE {} DROP CONSTRAINT {}_pkey", "RENAME TO"),
     (
         "ALTER TABLE {} DROP CONSTRAINT {}_pkey, ADD PRIMARY KEY (name, token)",
-        "ADD PRIMARY KEY (name)",
+        "RENAME TO",
     ),
     (
         "ALTER TABLE {} DROP CONSTRAINT {}_pkey, ADD PRIMARY KEY (name) DEFERRABLE",
-        "ADD PRIMARY KEY (name)",
+        "RENAME TO",
+    ),
+    ("ALTER TABLE {} ADD COLUMN extra int NOT NULL", "RENAME TO"),
+    (
+        "CREATE UNIQUE INDEX {}_busy ON {} (locked_by)",
+        ".\"{}_busy\"",
     ),
     (
-        "ALTER TABLE {} ADD COLUMN extra int NOT NULL",
-        "ALTER COLUMN \"extra\" DROP NOT NULL",
+        "CREATE UNIQUE INDEX {}_folds ON {} (lower(name))",
+        ".\"{}_folds\"",
+    ),
+    (
+        "CREATE UNIQUE INDEX {}_rests ON {} (resting) INCLUDE (name)",
+        ".\"{}_rests\"",
+    ),
+    (
+        "ALTER TABLE {} ADD CONSTRAINT {}_busy UNIQUE (locked_by)",
+        "DROP CONSTRAINT \"{}_busy\"",
+    ),
+    (
+        "ALTER TABLE {} ADD CONSTRAINT {}_apart EXCLUDE (locked_by WITH =)",
+        "DROP CONSTRAINT \"{}_apart\"",
+    ),
+    (
+        "ALTER TABLE {} ADD CONSTRAINT short CHECK (length(locked_by) < 4)",
+        "DROP CONSTRAINT \"short\"",
+    ),
+    (
+        "ALTER TABLE {} DROP last_tick, ADD last_tick bigint GENERATED ALWAYS AS (fence) STORED",
+        "RENAME TO",
+    ),
+    (
+        "ALTER TABLE {} ADD length smallint GENERATED ALWAYS AS (9000 * length(locked_by)) STORED",
+        "RENAME TO",
+    ),
+    (
+        "CREATE RULE odd AS ON INSERT TO {} DO INSTEAD NOTHING",
+        "DROP RULE \"odd\" ON",
     ),
     ("ALTER TABLE {} SET UNLOGGED", "SET LOGGED"),
     (
@@ -180,6 +195,7 @@ async fn a_table_that_does_not_fit_is_refused_with_the_fix() {
     for (change, complaint) in UNFIT {
         let mut store = Store::new("unfit").await;
         store.run(change).await;
+        let complaint = &complaint.replace("{}", &store.table);
         let backend = store.backend();
         for error in [
             common::fault(&backend).await,
@@ -197,26 +213,33 @@ async fn a_table_that_does_not_fit_is_refused_with_the_fix() {
 }
 
 #[tokio::test]
-async fn a_collation_that_folds_names_is_refused() {
-    let mut store = Store::new("folds").await;
+async fn a_collation_that_folds_names_is_refused_be_it_the_columns_or_an_indexs() {
     let collation = unique("folds");
-    store
-        .run(&format!(
-            "CREATE COLLATION {collation} (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-             ALTER TABLE {{}} ALTER name TYPE text COLLATE {collation}"
-        ))
-        .await;
-    let error = store
-        .backend()
-        .try_acquire(&request("job"))
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Config);
-    assert!(error.to_string().contains("COLLATE \"C\""), "{error}");
-    store
-        .run(&format!("DROP TABLE {{}}; DROP COLLATION {collation}"))
-        .await;
-    store.close().await;
+    for (change, fix) in [
+        (
+            format!("ALTER TABLE {{}} ALTER name TYPE text COLLATE {collation}"),
+            "RENAME TO",
+        ),
+        (
+            format!("CREATE UNIQUE INDEX {{}}_folds ON {{}} (name COLLATE {collation})"),
+            "DROP INDEX",
+        ),
+    ] {
+        let mut store = Store::new("folds").await;
+        store
+            .run(&format!(
+                "CREATE COLLATION {collation} (provider = icu, locale = 'und-u-ks-level2', deterministic = false); {change}"
+            ))
+            .await;
+        let error = store.backend().try_acquire(&request("job")).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains(fix), "{error}");
+        store
+            .run(&format!("DROP TABLE {{}}; DROP COLLATION {collation}"))
+            .await;
+        store.close().await;
+    }
 }
 
 #[tokio::test]
@@ -229,5 +252,52 @@ async fn further_columns_and_another_deterministic_collation_are_welcome() {
         )
         .await;
     acquire(&store.backend(), "job").await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn keys_and_constraints_that_refuse_no_lock_are_welcome() {
+    let mut store = Store::new("harmless").await;
+    store
+        .run(
+            "ALTER TABLE {} DROP CONSTRAINT {}_pkey, ADD UNIQUE (name),
+                 ADD COLUMN id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ADD COLUMN number bigserial UNIQUE;
+             CREATE UNIQUE INDEX ON {} (locked_by, name);
+             CREATE INDEX ON {} (locked_by)",
+        )
+        .await;
+    let version = "SELECT current_setting('server_version_num')::int";
+    if store.value::<i32>(version).await >= 180_000 {
+        store
+            .run("ALTER TABLE {} ADD CONSTRAINT asleep CHECK (false) NOT ENFORCED")
+            .await;
+    }
+    let backend = store.backend();
+    acquire(&backend, "one").await;
+    acquire(&backend, "two").await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_index_that_was_added_since_is_an_error_and_never_held() {
+    let mut store = Store::new("since").await;
+    let backend = store.backend();
+    acquire(&backend, "one").await;
+    store
+        .run("CREATE UNIQUE INDEX {}_busy ON {} (locked_by)")
+        .await;
+    // A name that is unknown is inserted, one that is known updated.
+    let unknown = backend.try_acquire(&request("two")).await.unwrap_err();
+    store
+        .run("INSERT INTO {} SELECT 'two', '-infinity', now(), 'me', '', 1, NULL, false")
+        .await;
+    let known = backend.try_acquire(&request("two")).await.unwrap_err();
+    for error in [unknown, known] {
+        let told = (error.kind(), error.effect());
+        assert_eq!(told, (ErrorKind::Config, Effect::None), "{error}");
+        assert!(error.to_string().contains("_busy"), "{error}");
+    }
+    store.run("DROP INDEX {}_busy").await;
+    acquire(&backend, "two").await;
     store.close().await;
 }

@@ -72,13 +72,23 @@ impl RedisBackend {
         Ok(value.and_then(Result::ok))
     }
 
-    /// The statements that grant these rights, also after the server's next start.
+    /// What grants these rights, also after the server's next start.
     fn grant(&self, rights: &[String]) -> String {
-        let user = self.server.user().unwrap_or("USER").escape_debug();
         let rights = rights.join(" ");
-        format!(
-            "ACL SETUSER {user} {rights}, then ACL SAVE, or CONFIG REWRITE where no aclfile is set"
-        )
+        let grant = match self.server.user() {
+            Some(user) => format!("ACL SETUSER {} {rights}", user.escape_debug()),
+            None => format!("grant the connection's user {rights}, by ACL SETUSER"),
+        };
+        format!("{grant}\nthen make it last: ACL SAVE, or CONFIG REWRITE where no aclfile is set")
+    }
+
+    /// What grants the right to the keys of locks.
+    fn grant_keys(&self) -> String {
+        match self.prefix.rights() {
+            Some(pattern) => self.grant(&[pattern]),
+            None => "no right to keys can have a blank in it: choose a lock_prefix without blanks"
+                .to_owned(),
+        }
     }
 }
 
@@ -149,11 +159,11 @@ impl Rights {
             ));
         }
         if self.keys {
-            let pattern = backend.prefix.rights();
+            let keys = backend.prefix.pattern_of_all();
             missing.push(Finding::fault(
                 ErrorKind::Denied,
-                format!("the user may not use the keys {}", &pattern[1..]),
-                backend.grant(&[pattern]),
+                format!("the user may not use the keys {keys}"),
+                backend.grant_keys(),
             ));
         }
         missing
@@ -208,7 +218,7 @@ impl Seen {
             let look = "see for yourself that it is a primary with appendonly yes and maxmemory-policy noeviction";
             let fix = match error::kind(refusal) {
                 Some(ErrorKind::Denied) => {
-                    format!("{}; or {look}", backend.grant(&["+info".to_owned()]))
+                    format!("{}\nor {look}", backend.grant(&["+info".to_owned()]))
                 }
                 // It has no INFO, for whoever it may be.
                 _ => look.to_owned(),
@@ -251,13 +261,13 @@ fn warnings_of(info: &str) -> Vec<Finding> {
             format!(
                 "the server throws keys away when its memory is full, locks too (maxmemory-policy {policy})"
             ),
-            "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
+            "CONFIG SET maxmemory-policy noeviction\nand set the same in redis.conf",
         ));
     }
     if field(info, "aof_enabled") == Some("0") {
         warnings.push(Finding::warning(
             "the server logs no writes, so that a crash makes it forget the locks granted since its last snapshot, if it makes any (appendonly no)",
-            "CONFIG SET appendonly yes, and the same in redis.conf",
+            "CONFIG SET appendonly yes\nand set the same in redis.conf",
         ));
     }
     if field(info, "cluster_enabled") == Some("1") {

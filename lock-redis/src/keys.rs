@@ -60,9 +60,22 @@ impl Prefix {
         self.escaped() + "{*"
     }
 
-    /// The key pattern of the rights that locks need.
-    pub(crate) fn rights(&self) -> String {
-        format!("~{}*", self.escaped())
+    /// The glob pattern of all keys with this prefix.
+    pub(crate) fn pattern_of_all(&self) -> String {
+        self.escaped() + "*"
+    }
+
+    /// The key pattern of the rights that locks need, as one word of redis-cli. The server takes none with a blank.
+    pub(crate) fn rights(&self) -> Option<String> {
+        let pattern = format!("~{}", self.pattern_of_all());
+        if pattern.contains(' ') {
+            return None;
+        }
+        if pattern.contains(['"', '\'']) {
+            let escaped = pattern.replace('\\', r"\\").replace('"', r#"\""#);
+            return Some(format!("\"{escaped}\""));
+        }
+        Some(pattern)
     }
 
     /// For a glob pattern.
@@ -170,6 +183,6 @@ mod tests {
         assert!(Prefix::new(&"x".repeat(64)).is_ok());
         let prefix = Prefix::new(r"a*[b]?\").unwrap();
         assert_eq!(prefix.pattern(), r"a\*\[b\]\?\\{*");
-        assert_eq!(prefix.rights(), r"~a\*\[b\]\?\\*");
+        assert_eq!(prefix.rights().unwrap(), r"~a\*\[b\]\?\\*");
     }
 }

@@ -4,6 +4,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
 use common::{Server, Space, not_acquired, request};
 use distlock_api::{ErrorKind, LockAdmin, Severity};
 use distlock_redis::RedisBackend;
@@ -43,16 +46,43 @@ async fn all_missing_rights_are_told_at_once_with_what_grants_them() {
         server_with("~other:* +evalsha +eval +set +get +info +pexpire +time").await;
     let expected = [
         "fault denied the user may not run pexpireat, del, incr, incrby, pttl: \
-         ACL SETUSER u +pexpireat +del +incr +incrby +pttl, then ACL SAVE, or CONFIG REWRITE where no aclfile is set",
+         ACL SETUSER u +pexpireat +del +incr +incrby +pttl\nthen make it last: ACL SAVE, or CONFIG REWRITE where no aclfile is set",
         "fault denied the user may not use the keys lock:*: \
-         ACL SETUSER u ~lock:*, then ACL SAVE, or CONFIG REWRITE where no aclfile is set",
+         ACL SETUSER u ~lock:*\nthen make it last: ACL SAVE, or CONFIG REWRITE where no aclfile is set",
         "warning the user may not run pexpiretime, so that each grant adds to the ACL log: \
-         ACL SETUSER u +pexpiretime, then ACL SAVE, or CONFIG REWRITE where no aclfile is set",
+         ACL SETUSER u +pexpiretime\nthen make it last: ACL SAVE, or CONFIG REWRITE where no aclfile is set",
     ];
     assert_eq!(found(&backend).await, expected);
     let error = not_acquired(&backend).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(expected[0].contains(error.message()), "{error}");
+}
+
+/// Whatever the prefix, what is advised ends it, as the server itself reads it; or it is said that nothing can.
+#[tokio::test]
+async fn the_right_to_the_keys_can_be_granted_as_advised() {
+    let (server, _) = server_with("~other:* +@all").await;
+    for prefix in ["lock:", "a*[b]?\\", "it's\"\\n:", "jöb:"] {
+        let backend = backend_with(&server, prefix).await;
+        let findings = backend.check().await.unwrap();
+        let fix = &findings.iter().next().expect("a missing right").fix;
+        let mut raw = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        writeln!(raw, "{}", fix.lines().next().unwrap()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(raw).read_line(&mut answer).unwrap();
+        assert_eq!(answer, "+OK\r\n", "{fix}");
+        assert_eq!(found(&backend).await, [""; 0], "{prefix}");
+    }
+    let expected = "fault denied the user may not use the keys my locks:*: no right to keys can have a blank in it: \
+                    choose a lock_prefix without blanks";
+    let backend = backend_with(&server, "my locks:").await;
+    assert_eq!(found(&backend).await, [expected]);
+}
+
+async fn backend_with(server: &Server, prefix: &str) -> RedisBackend {
+    let url = format!("redis://u:x@127.0.0.1:{}", server.port);
+    let builder = RedisBackend::builder().prefix(prefix);
+    builder.connect(&url).await.unwrap()
 }
 
 /// Newer servers tell it in their refusals.
@@ -64,8 +94,8 @@ async fn a_users_name_with_a_key_in_it_is_not_taken_for_a_missing_key() {
     let () = space.run(user).await;
     let url = format!("redis://keycloak:x@127.0.0.1:{}", server.port);
     let backend = RedisBackend::connect(&url).await.unwrap();
-    let expected = "fault denied the user may not run get: ACL SETUSER keycloak +get, then ACL SAVE, or CONFIG REWRITE \
-                    where no aclfile is set";
+    let expected = "fault denied the user may not run get: ACL SETUSER keycloak +get\nthen make it last: ACL SAVE, or CONFIG \
+                    REWRITE where no aclfile is set";
     assert_eq!(found(&backend).await, [expected]);
 }
 
@@ -102,10 +132,10 @@ async fn the_right_to_send_scripts_is_missed_while_the_server_still_knows_them()
     common::acquire(&backend, &request("a")).await;
     let mut space = Space::at(&server.url()).await;
     for (missing, expected) in [
-        ("eval", "the user may not run eval: ACL SETUSER u +eval,"),
+        ("eval", "the user may not run eval: ACL SETUSER u +eval\n"),
         (
             "evalsha",
-            "the user may not run evalsha: ACL SETUSER u +evalsha,",
+            "the user may not run evalsha: ACL SETUSER u +evalsha\n",
         ),
     ] {
         let () = space.run(&format!("ACL SETUSER u +@all -{missing}")).await;
@@ -137,9 +167,9 @@ async fn a_server_that_forgets_is_warned_of_and_gives_locks() {
     let backend = RedisBackend::connect(&server.url()).await.unwrap();
     let expected = [
         "warning the server throws keys away when its memory is full, locks too (maxmemory-policy allkeys-lru): \
-         CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
+         CONFIG SET maxmemory-policy noeviction\nand set the same in redis.conf",
         "warning the server logs no writes, so that a crash makes it forget the locks granted since its last \
-         snapshot, if it makes any (appendonly no): CONFIG SET appendonly yes, and the same in redis.conf",
+         snapshot, if it makes any (appendonly no): CONFIG SET appendonly yes\nand set the same in redis.conf",
     ];
     assert_eq!(found(&backend).await, expected);
     common::acquire(&backend, &request("a")).await;
@@ -153,7 +183,7 @@ async fn what_the_warnings_advise_ends_them() {
     let mut space = Space::at(&server.url()).await;
     let backend = space.client().await;
     for finding in &backend.check().await.unwrap() {
-        let (statement, _) = finding.fix.split_once(", ").unwrap();
+        let (statement, _) = finding.fix.split_once('\n').unwrap();
         let () = space.run(statement).await;
     }
     assert!(found(&backend).await.is_empty());
@@ -168,7 +198,7 @@ async fn settings_that_are_not_shown_are_told_as_such_and_locks_are_given() {
         panic!("{found:?}");
     };
     let begins = "warning the server does not show its settings (";
-    let ends = "): ACL SETUSER u +info, then ACL SAVE, or CONFIG REWRITE where no aclfile is set; or see for yourself \
+    let ends = "): ACL SETUSER u +info\nthen make it last: ACL SAVE, or CONFIG REWRITE where no aclfile is set\nor see for yourself \
                 that it is a primary with appendonly yes and maxmemory-policy noeviction";
     assert!(
         warning.starts_with(begins) && warning.ends_with(ends),
@@ -230,12 +260,12 @@ async fn a_full_server_is_one_fault() {
 
 /// Whose user is not known, as with a connection of the caller's own.
 #[tokio::test]
-async fn where_the_user_is_not_known_a_place_is_left_for_it() {
+async fn where_the_user_is_not_known_the_right_is_told_in_words() {
     let (server, _) = server_with("~lock:* +@all -del").await;
     let raw = common::connection(&format!("redis://u:x@127.0.0.1:{}", server.port)).await;
     let backend = RedisBackend::from_connection(raw);
-    let expected = "fault denied the user may not run del: ACL SETUSER USER +del, then ACL SAVE, or CONFIG REWRITE where \
-                    no aclfile is set";
+    let expected = "fault denied the user may not run del: grant the connection's user +del, by ACL SETUSER\nthen \
+                    make it last: ACL SAVE, or CONFIG REWRITE where no aclfile is set";
     assert_eq!(found(&backend).await, [expected]);
 }
 

@@ -181,6 +181,8 @@ async fn what_is_no_fence_is_an_error_and_lets_nobody_in() {
         "SET KEY:item:f 07",
         "SET KEY:item:f -1",
         "SET KEY:item:f 1.5",
+        "SET KEY:item:f 18446744073709551616",
+        "SET KEY:item:f 99999999999999999999999",
     ] {
         let () = space.run(bad).await;
         let call = SET.call(space.key("item") + ":f", token(u64::MAX));

@@ -194,6 +194,15 @@ fn check_options(options: &SqliteConnectOptions) -> Result<PathBuf> {
     file::absolute(options.get_filename())
 }
 
+/// Whether it looks like the URL of a server with a user, whose password may be anywhere before the last @.
+fn has_user(rest: &str) -> bool {
+    let Some(rest) = rest.strip_prefix("//") else {
+        return false;
+    };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    authority.contains('@') || authority.contains(':') && rest.contains('@')
+}
+
 /// Our own parameters of a URL, and what is left for the driver, which refuses what it does not know.
 fn split(url: &str) -> Result<(SqliteConnectOptions, Option<String>, bool)> {
     let Some(rest) = url.strip_prefix("sqlite:") else {
@@ -202,6 +211,13 @@ fn split(url: &str) -> Result<(SqliteConnectOptions, Option<String>, bool)> {
             "the URL does not begin with sqlite:, as in sqlite:///path/to/locks.db",
         ));
     };
+    if has_user(rest) {
+        return Err(Error::new(
+            ErrorKind::Config,
+            "the SQLite URL has a user before an @, as those of servers have: check the scheme, or write %40 for an @ in \
+             the path",
+        ));
+    }
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (ours, theirs): (Vec<_>, Vec<_>) = query
         .split('&')
@@ -226,6 +242,9 @@ mod tests {
             ("sqlite:///var/a.db", "/var/a.db", None, false),
             ("sqlite://a/b.db", "a/b.db", None, false),
             ("sqlite:a%20b%3F.db?mode=rwc", "a b?.db", None, true),
+            ("sqlite:///u:v/a@b.db", "/u:v/a@b.db", None, false),
+            ("sqlite://a/b@c.db", "a/b@c.db", None, false),
+            ("sqlite://a%40b.db", "a@b.db", None, false),
             ("sqlite:a.db?lock_table=t&mode=rw", "a.db", Some("t"), false),
         ] {
             let (options, found, made) = split(url).unwrap();
@@ -254,6 +273,23 @@ mod tests {
             let error = SqliteBackend::builder().url(url).build().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{url}");
             assert!(error.to_string().contains(reason), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_the_password_of_a_server_is_refused_and_not_shown() {
+        for url in [
+            "sqlite://u:canary@h/db",
+            "sqlite://canary@h",
+            "sqlite://u:can/canary@h/db",
+            "sqlite://u:can?canary@h/db",
+            "sqlite://u:can#canary@h/db",
+        ] {
+            let error = SqliteBackend::builder().url(url).build().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}");
+            let text = format!("{error}{error:?}");
+            assert!(text.contains("check the scheme"), "{text}");
+            assert!(!text.contains("canary"), "{text}");
         }
     }
 

@@ -17,6 +17,10 @@ const WRITE_NOTHING: &str = include_str!("statements/write_nothing.sql");
 impl Server {
     /// Looks at the file, over a connection of its own. What the first call would make is made.
     pub(crate) async fn check(&self, now: &Now<'_>) -> Result<Findings> {
+        if let Some(fault) = file::irregular(&self.settings.path) {
+            // Nothing else is to be asked of a pipe or a device.
+            return Ok(fault.into());
+        }
         if self.settings.create {
             // What keeps it from being made is seen below.
             let _ = self.open().await;
@@ -55,7 +59,8 @@ impl Server {
             false => self.rehearse_migration(&mut connection).await,
         };
         if let Err(error) = written {
-            findings.push(error::fault(&error).ok_or_else(|| error::of(error))?);
+            let fault = error::fault(&error, &self.statements.table);
+            findings.push(fault.ok_or_else(|| error::of(error))?);
         }
         Ok(())
     }
@@ -63,7 +68,7 @@ impl Server {
     /// Why the file cannot be opened, if that is to be mended.
     fn cannot_open(&self, error: sqlx::Error) -> Result<Finding> {
         let obstacle = file::obstacle(&self.settings.path, false);
-        let fault = obstacle.or_else(|| error::fault(&error));
+        let fault = obstacle.or_else(|| error::fault(&error, &self.statements.table));
         fault.ok_or_else(|| error::of(error))
     }
 

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use distlock_api::micros;
 use distlock_api::{Error, ErrorKind, Result, clock};
 
 /// This boot of this machine.
@@ -48,31 +49,27 @@ impl Clock {
 impl Now<'_> {
     /// Microseconds since the boot, rounded down: nothing is over before its time.
     pub(crate) fn boot(&self) -> i64 {
-        micros(self.boot)
+        whole_micros(self.boot)
     }
 
     /// Microseconds since the boot a while from now, rounded up: no lease is short.
     pub(crate) fn boot_after(&self, duration: Duration) -> i64 {
-        micros_up(self.boot.saturating_add(duration))
+        micros::up(self.boot.saturating_add(duration))
     }
 
     /// Microseconds since 1970: for people, and for the fencing counter.
     pub(crate) fn wall(&self) -> i64 {
-        micros(self.wall)
+        whole_micros(self.wall)
     }
 
     /// Microseconds since 1970 a while from now.
     pub(crate) fn wall_after(&self, duration: Duration) -> i64 {
-        micros_up(self.wall.saturating_add(duration))
+        micros::up(self.wall.saturating_add(duration))
     }
 }
 
-fn micros(duration: Duration) -> i64 {
+fn whole_micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
-}
-
-fn micros_up(duration: Duration) -> i64 {
-    micros(duration.saturating_add(Duration::from_nanos(999)))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use distlock_api::{Effect, Error, ErrorKind, Finding};
 
-use crate::file;
+use crate::{file, schema};
 
 /// One line of the table: the primary result code, what it means, whether it may have been done, what is wrong, what to
 /// do about it.
@@ -33,7 +33,7 @@ const TABLE: [Line; 22] = {
         (14, Config, None, "the file, or its -wal and -shm beside it, cannot be opened", "their folder must be writable too, and the process must have file descriptors left"),
         (15, Timeout, None, "other processes kept the write-ahead log busy", "keep transactions short"),
         (17, Unavailable, None, "the table was changed just now", "try again"),
-        (19, Config, None, "the table has a constraint that is not ours", "make the table anew without it"),
+        (19, Config, None, "the table has a constraint that is not ours", "rename it, and make it anew with `distlock migrate`"),
         (20, Config, None, "the table has a column of another type", "compare it with `distlock schema --for sqlite`"),
         (21, Unexpected, None, "the driver misused SQLite", "report it"),
         (22, Config, None, "the system cannot handle a file of this size", "choose another file"),
@@ -42,6 +42,10 @@ const TABLE: [Line; 22] = {
         (26, Config, None, "the file is no SQLite database, or an encrypted one", "choose another file"),
     ]
 };
+
+/// The table refuses a lock, or what it is made of.
+const CONSTRAINT: i32 = 19;
+const MISMATCH: i32 = 20;
 
 /// The file was moved away under an open connection: the next call opens the path anew.
 const READONLY_DBMOVED: i32 = 8 | (4 << 8);
@@ -99,8 +103,8 @@ fn line(code: i32) -> Line {
     ))
 }
 
-/// What a check makes of the driver's error, if somebody has to mend what is behind it.
-pub(crate) fn fault(error: &sqlx::Error) -> Option<Finding> {
+/// What a check makes of the driver's error about this table, if somebody has to mend what is behind it.
+pub(crate) fn fault(error: &sqlx::Error, table: &str) -> Option<Finding> {
     let sqlx::Error::Database(database) = error else {
         return None;
     };
@@ -111,6 +115,10 @@ pub(crate) fn fault(error: &sqlx::Error) -> Option<Finding> {
         ErrorKind::Config | ErrorKind::Denied | ErrorKind::ReadOnly
     );
     let text = database.message();
+    let fix = match code & 0xff {
+        CONSTRAINT | MISMATCH => schema::anew(table),
+        _ => fix.to_owned(),
+    };
     is_lasting.then(|| Finding::fault(kind, format!("{what} ({text}, code {code})"), fix))
 }
 
@@ -127,6 +135,11 @@ pub(crate) fn opening(error: sqlx::Error, path: &Path, create: bool) -> Error {
 pub(crate) fn of_io(error: &io::Error, path: &Path) -> Finding {
     let shown = file::shown(path);
     let (kind, what, fix) = match error.kind() {
+        io::ErrorKind::NotFound if path.is_symlink() => (
+            ErrorKind::Config,
+            format!("{shown} is a symbolic link that leads to nothing"),
+            "correct it; or see that it leads into a folder, and run `distlock migrate --store URL`",
+        ),
         io::ErrorKind::NotFound if path.parent().is_some_and(Path::is_dir) => (
             ErrorKind::Config,
             format!("there is no file {shown}"),

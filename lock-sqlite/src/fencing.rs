@@ -1,3 +1,4 @@
+use distlock_api::fencing;
 use distlock_api::{Admission, Effect, Error, ErrorKind, FencingToken, Result, StaleToken};
 use sqlx::SqliteConnection;
 
@@ -98,9 +99,9 @@ impl Fences {
         resource: &str,
         token: FencingToken,
     ) -> Result<Admission> {
-        let fence = i64::try_from(token.value()).map_err(|_| too_great(token))?;
+        let fence = i64::try_from(token.value()).map_err(|_| fencing::too_great(token))?;
         if !is_in_transaction(connection).await? {
-            return Err(no_transaction());
+            return Err(fencing::no_transaction());
         }
         let admission = self.ask(connection, resource, token, fence).await;
         admission.map_err(|error| self.refused(error))
@@ -127,12 +128,7 @@ impl Fences {
 
     fn refused(&self, error: sqlx::Error) -> Error {
         let error = match error::of(error) {
-            error if error.kind() == ErrorKind::SchemaMissing => {
-                let table = &self.table;
-                let text =
-                    format!("the table {table} is missing: apply what Fences::schema_sql gives");
-                Error::new(ErrorKind::SchemaMissing, text)
-            }
+            error if error.kind() == ErrorKind::SchemaMissing => fencing::missing(&self.table),
             error => error,
         };
         error.with_effect(Effect::None)
@@ -156,14 +152,4 @@ async fn is_in_transaction(connection: &mut SqliteConnection) -> Result<bool> {
         }
         Err(error) => Err(error::of(error).with_effect(Effect::None)),
     }
-}
-
-fn no_transaction() -> Error {
-    let text = "a fence outside of a transaction keeps nobody out: begin one, and admit the token first in it";
-    Error::new(ErrorKind::Config, text).with_effect(Effect::None)
-}
-
-fn too_great(token: FencingToken) -> Error {
-    let text = format!("{token} is no lock's fencing token: hand over the guard's");
-    Error::new(ErrorKind::InvalidOption, text).with_effect(Effect::None)
 }

@@ -66,6 +66,15 @@ pub(crate) fn obstacle(path: &Path, create: bool) -> Option<Finding> {
     look().err().map(|error| error::of_io(&error, path))
 }
 
+/// What is there and can hold no locks, but would be opened by SQLite all the same: a pipe, a device.
+pub(crate) fn irregular(path: &Path) -> Option<Finding> {
+    let found = std::fs::metadata(path).ok()?;
+    (!found.is_file() && !found.is_dir()).then(|| {
+        let what = format!("{} is no regular file", shown(path));
+        Finding::fault(ErrorKind::Config, what, "name another one")
+    })
+}
+
 /// File systems that other machines can have mounted too, by the magic numbers of statfs(2). Their locks are not to
 /// be trusted, and another machine counts its leases in another boot.
 const SHARED: [(u32, &str); 14] = [
@@ -216,8 +225,8 @@ fn of_two_names(path: &Path) -> Option<Finding> {
             shown(path)
         ),
         format!(
-            "stop whoever uses the other name, then delete it with the -wal, -shm and -journal beside it; \
-             `find {} -xdev -samefile {}` shows it",
+            "find {} -xdev -samefile {}\n\
+             then stop whoever uses the other name, and delete it with the -wal, -shm and -journal beside it",
             word(top),
             word(&real)
         ),

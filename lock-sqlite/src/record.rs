@@ -1,7 +1,8 @@
 //! One row, and what may be done with it. The same decisions as `distlock_api::MemoryBackend` takes.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use distlock_api::micros;
 use distlock_api::{
     AcquireRequest, Attempt, Error, ErrorKind, FencingToken, ForceRelease, Held, LeaseId, LockName,
     LockRecord, LockState, Release, Result, Token,
@@ -154,8 +155,8 @@ impl Record {
         let mut record = LockRecord::new(self.name.clone());
         record.state = self.state(now);
         record.owner = Some(self.locked_by.clone());
-        record.locked_at = instant(self.locked_at);
-        record.lock_until = instant(lock_until);
+        record.locked_at = micros::instant(self.locked_at);
+        record.lock_until = micros::instant(lock_until);
         record.remaining = self.remaining(now);
         record.fencing_token = Some(self.fencing_token());
         record.last_tick = self.last_tick;
@@ -212,12 +213,6 @@ impl Record {
             lock_until: row.try_get("lock_until").map_err(error::of)?,
         })
     }
-}
-
-/// Microseconds since 1970 as an instant.
-fn instant(micros: i64) -> Option<SystemTime> {
-    let since_epoch = Duration::from_micros(u64::try_from(micros).ok()?);
-    SystemTime::UNIX_EPOCH.checked_add(since_epoch)
 }
 
 fn used_up() -> Error {

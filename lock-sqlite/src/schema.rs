@@ -132,12 +132,11 @@ pub(crate) fn faults(table: &str, columns: &[Column], keys: &[Key]) -> Vec<Findi
             "run `distlock migrate --store URL`, call migrate(), or run the SQL of `distlock schema --for sqlite`",
         )];
     };
-    let quoted = quoted(table);
     if first.is_of_view {
         return vec![Finding::fault(
             ErrorKind::Config,
             format!("{table} is a view"),
-            format!("choose another lock_table, or: DROP VIEW {quoted}, and migrate"),
+            "drop it and run `distlock migrate --store URL`, or choose another lock_table",
         )];
     }
     let (of_table, indexes): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.is_of_table);
@@ -162,13 +161,14 @@ pub(crate) fn faults(table: &str, columns: &[Column], keys: &[Key]) -> Vec<Findi
     faults
 }
 
-/// How the table is made anew: SQLite changes neither the types nor the keys of one that is there.
-fn anew(table: &str) -> String {
+/// How the table is made anew: SQLite changes neither the types nor the keys nor the constraints of one that is there.
+pub(crate) fn anew(table: &str) -> String {
     let other = quoted(&format!("{table}_old"));
     let table = quoted(table);
     format!(
-        "choose another lock_table, or, while no lock is held: ALTER TABLE {table} RENAME TO {other}, or to another \
-         name that is free, and migrate; either forgets which ticks were run"
+        "ALTER TABLE {table} RENAME TO {other}\n\
+         then run `distlock migrate --store URL`, or call migrate() (stop the jobs first: locks held in it are let go, and \
+         the ticks that were run forgotten; any name that is free will do for the old one)"
     )
 }
 

@@ -97,7 +97,8 @@ impl Server {
     }
 
     async fn connect(&self, create: bool) -> Result<Opened> {
-        if let Some(fault) = (self.settings.not_local)(&self.settings.path) {
+        let path = &self.settings.path;
+        if let Some(fault) = file::irregular(path).or_else(|| (self.settings.not_local)(path)) {
             return Err(fault.into());
         }
         let opened = self.connect_to_any(create).await;

@@ -67,6 +67,16 @@ async fn what_is_not_there_is_told_by_its_name() {
         deeper.display()
     );
     assert_eq!(found(&backend).await, [no_folder]);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("nowhere/locks.db", &file).unwrap();
+        let link = format!(
+            "fault config {shown} is a symbolic link that leads to nothing: correct it; or see that it leads into a \
+             folder, and run `distlock migrate --store URL`"
+        );
+        assert_eq!(found(&store.backend()).await, [link]);
+        std::fs::remove_file(&file).unwrap();
+    }
     std::fs::create_dir(&file).unwrap();
     let directory = format!("fault config {shown} is a directory: name a file in it");
     assert_eq!(found(&store.backend()).await, [directory]);
@@ -107,6 +117,19 @@ async fn a_missing_table_and_a_file_that_cannot_be_written_are_told_at_once() {
     }
 }
 
+/// What is advised for any table of a wrong shape.
+const ANEW: &str = "ALTER TABLE \"distlock_locks\" RENAME TO \"distlock_locks_old\"\n\
+                    then run `distlock migrate --store URL`, or call migrate() (stop the jobs first: locks held in it \
+                    are let go, and the ticks that were run forgotten; any name that is free will do for the old \
+                    one)";
+
+/// Does so.
+async fn make_anew(store: &Store) {
+    store.run(ANEW.lines().next().unwrap()).await;
+    store.backend().migrate().await.unwrap();
+    assert!(found(&store.backend()).await.is_empty());
+}
+
 #[tokio::test]
 async fn all_that_is_wrong_with_a_table_is_told_at_once_and_mended_as_advised() {
     let ours = schema_sql("distlock_locks").unwrap();
@@ -120,17 +143,12 @@ async fn all_that_is_wrong_with_a_table_is_told_at_once_and_mended_as_advised() 
     let store = with(&theirs).await;
     let expected = "fault config the table distlock_locks has a column fence that is not INTEGER NOT NULL, has no column \
                     last_tick, has another primary key than name with the collation BINARY, has a column extra that \
-                    wants a value: choose another lock_table, or, while no lock is held: ALTER TABLE \
-                    \"distlock_locks\" RENAME TO \"distlock_locks_old\", or to another name that is free, and \
-                    migrate; either forgets which ticks were run";
-    assert_eq!(found(&store.backend()).await, [expected]);
+                    wants a value: ";
+    let expected = format!("{expected}{ANEW}");
+    assert_eq!(found(&store.backend()).await, [&*expected]);
     let error = error_of(&store.backend()).await;
     assert!(expected.ends_with(error.message()), "{error}");
-    let statement = expected.split("held: ").nth(1).unwrap();
-    let (statement, _) = statement.split_once(", or").unwrap();
-    store.run(statement).await;
-    store.backend().migrate().await.unwrap();
-    assert!(found(&store.backend()).await.is_empty());
+    make_anew(&store).await;
 }
 
 #[tokio::test]
@@ -170,11 +188,11 @@ async fn a_constraint_that_refuses_locks_is_told_with_the_servers_words_and_noth
         let theirs = ours.replace(") WITHOUT", &format!(", {constraint}) WITHOUT"));
         let store = with(&format!("CREATE TABLE x (y PRIMARY KEY); {theirs}")).await;
         let expected = format!(
-            "fault config the table has a constraint that is not ours ({words}, code {code}): \
-             make the table anew without it"
+            "fault config the table has a constraint that is not ours ({words}, code {code}): {ANEW}"
         );
         assert_eq!(found(&store.backend()).await, [expected]);
         assert!(store.backend().list().await.unwrap().is_empty());
+        make_anew(&store).await;
     }
     let harmless = ours.replace(") WITHOUT", ", CHECK (name <> '')) WITHOUT");
     assert!(found(&with(&harmless).await.backend()).await.is_empty());
@@ -186,9 +204,9 @@ async fn a_unique_key_that_can_refuse_a_lock_is_told_and_one_with_the_name_in_it
     let theirs = ours.replace(") WITHOUT", ", UNIQUE (locked_by, fence)) WITHOUT");
     let store = with(&theirs).await;
     let fault = "fault config the table distlock_locks has a UNIQUE constraint on locked_by, fence that can refuse a \
-                 lock: choose another lock_table, or, ";
-    let one = found(&store.backend()).await;
-    assert!(one.len() == 1 && one[0].starts_with(fault), "{one:?}");
+                 lock: ";
+    assert_eq!(found(&store.backend()).await, [format!("{fault}{ANEW}")]);
+    make_anew(&store).await;
 
     let store = with(&ours).await;
     let indexes = "CREATE UNIQUE INDEX fine ON distlock_locks (locked_by, name); \
@@ -213,8 +231,8 @@ async fn a_unique_key_that_can_refuse_a_lock_is_told_and_one_with_the_name_in_it
 #[tokio::test]
 async fn a_view_in_the_place_of_the_table_is_told_and_nothing_else_of_it() {
     let store = with("CREATE VIEW distlock_locks AS SELECT 1 AS name").await;
-    let expected = "fault config distlock_locks is a view: choose another lock_table, or: DROP VIEW \
-                    \"distlock_locks\", and migrate";
+    let expected = "fault config distlock_locks is a view: drop it and run `distlock migrate --store URL`, or choose \
+                    another lock_table";
     assert_eq!(found(&store.backend()).await, [expected]);
 }
 
@@ -309,11 +327,11 @@ async fn a_second_name_of_the_file_is_warned_of_and_shown_by_the_command() {
     std::fs::hard_link(&file, &other).unwrap();
     let found_one = found(&store.backend()).await.join("\n");
     let begins = format!(
-        "warning {path} has another name, by a hard link, and whoever opens it by that one breaks it: stop whoever \
-         uses the other name, then delete it with the -wal, -shm and -journal beside it; `"
+        "warning {path} has another name, by a hard link, and whoever opens it by that one breaks it: "
     );
-    let (_, rest) = found_one.split_once(&begins).unwrap();
-    let command = rest.strip_suffix("` shows it").unwrap();
+    let ends = "\nthen stop whoever uses the other name, and delete it with the -wal, -shm and -journal beside it";
+    let rest = found_one.strip_prefix(&begins).unwrap();
+    let command = rest.strip_suffix(ends).unwrap();
     let mut shell = std::process::Command::new("sh");
     let shows = shell.arg("-c").arg(command).output().unwrap().stdout;
     let shows = String::from_utf8(shows).unwrap();

@@ -117,6 +117,38 @@ async fn a_directory_is_no_file() {
     );
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pipe_or_a_device_is_no_file() {
+    let pipe = Store::empty();
+    let mut mkfifo = std::process::Command::new("mkfifo");
+    assert!(mkfifo.arg(pipe.path()).status().unwrap().success());
+    let device = Store::empty();
+    std::os::unix::fs::symlink("/dev/null", device.path()).unwrap();
+    for store in [pipe, device] {
+        let backend = store.backend();
+        let what = "is no regular file";
+        assert_every_operation_fails(&backend, ErrorKind::Config, what).await;
+        assert_error(
+            &backend.migrate().await.unwrap_err(),
+            ErrorKind::Config,
+            what,
+        );
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_that_leads_to_nothing_is_told_as_such_by_a_migration_too() {
+    let store = Store::empty();
+    std::os::unix::fs::symlink("nowhere/locks.db", store.path()).unwrap();
+    assert_error(
+        &store.backend().migrate().await.unwrap_err(),
+        ErrorKind::Config,
+        "is a symbolic link that leads to nothing",
+    );
+}
+
 #[tokio::test]
 async fn a_file_that_is_no_database_is_left_alone() {
     let store = Store::empty();

@@ -56,7 +56,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn LockAdmin>> {
         #[cfg(not(feature = "mysql"))]
         "mysql" | "mariadb" => Err(feature_is_off("mysql")),
         #[cfg(feature = "redis")]
-        "redis" | "rediss" | "valkey" | "valkeys" => Ok(Arc::new(distlock_redis::RedisBackend::connect(url).await?)),
+        "redis" | "rediss" | "valkey" | "valkeys" => {
+            Ok(Arc::new(distlock_redis::RedisBackend::connect(url).await?))
+        }
         #[cfg(not(feature = "redis"))]
         "redis" | "rediss" | "valkey" | "valkeys" => Err(feature_is_off("redis")),
         #[cfg(feature = "sqlite")]

@@ -18,6 +18,7 @@ mod loss;
 mod names;
 mod operators;
 mod owner;
+mod reference;
 mod ticks;
 mod time;
 
@@ -40,6 +41,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
         operators::RULES,
         force::RULES,
         claims::RULES,
+        reference::RULES,
         clean::RULES,
         faults::RULES,
     ];

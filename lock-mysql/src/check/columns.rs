@@ -1,8 +1,9 @@
-//! The columns and keys of the table.
+//! The columns, keys and constraints of the table.
 
 use distlock_api::{ErrorKind, Finding, Findings};
 use sqlx::MySqlConnection;
 
+use super::{new_table, rows};
 use crate::schema::{Table, quoted};
 
 /// What the table needs: column, type, whether it refuses null.
@@ -20,58 +21,85 @@ const COLUMNS: [(&str, &str, bool); 8] = [
 /// Byte for byte, to the last blank: MySQL's and MariaDB's.
 const COLLATIONS: [&str; 2] = ["utf8mb4_0900_bin", "utf8mb4_nopad_bin"];
 
-/// A row of `check_columns.sql`: name, type, collation, takes null, has a default, gets a number by itself.
-type Column = (String, String, String, bool, bool, bool);
+/// A row of `check_columns.sql`: name, type, collation, takes null, has a default, gets a number by itself, is generated.
+type Column = (String, String, String, bool, bool, bool, bool);
 
 /// A row of `check_keys.sql`: the key, whether this column of it is the whole name.
 type KeyPart = (String, bool);
+
+/// A row of `check_constraints.sql`: name, whether it is a foreign key, whether it may be part of the column of this name.
+type Constraint = (String, bool, bool);
 
 pub(super) async fn check(
     connection: &mut MySqlConnection,
     table: &Table,
 ) -> sqlx::Result<Findings> {
-    let columns: Vec<Column> = sqlx::query_as(include_str!("../statements/check_columns.sql"))
-        .bind(table.schema())
-        .bind(table.name())
-        .persistent(false)
-        .fetch_all(&mut *connection)
-        .await?;
-    let keys: Vec<KeyPart> = sqlx::query_as(include_str!("../statements/check_keys.sql"))
-        .bind(table.schema())
-        .bind(table.name())
-        .persistent(false)
-        .fetch_all(connection)
-        .await?;
+    let columns: Vec<Column> = rows(
+        connection,
+        table,
+        include_str!("../statements/check_columns.sql"),
+    )
+    .await?;
+    let keys: Vec<KeyPart> = rows(
+        connection,
+        table,
+        include_str!("../statements/check_keys.sql"),
+    )
+    .await?;
+    let constraints: Vec<Constraint> = rows(
+        connection,
+        table,
+        include_str!("../statements/check_constraints.sql"),
+    )
+    .await?;
     let wanted = COLUMNS
         .into_iter()
         .filter_map(|wanted| column_complaint(wanted, &columns));
     let strange = columns.iter().filter_map(strange_complaint);
-    let complaints = wanted.chain(strange).chain(key_complaints(&keys));
-    Ok(complaints
-        .map(|(what, change)| {
-            let what = format!("{table} {what}");
-            Finding::fault(
-                ErrorKind::Config,
-                what,
-                format!("ALTER TABLE {table} {change}"),
-            )
-        })
-        .collect())
+    let constraints = constraints
+        .iter()
+        .filter_map(|constraint| constraint_complaint(constraint, &columns));
+    // A foreign key before the index that it needs.
+    let complaints = wanted
+        .chain(strange)
+        .chain(constraints)
+        .chain(key_complaints(&keys));
+    Ok(faults(table, complaints.collect()))
 }
 
-/// What is wrong, and the change that mends it.
-type Complaint = (String, String);
+/// Where one of them takes a new table, that mends the others, too.
+fn faults(table: &Table, complaints: Vec<Complaint>) -> Findings {
+    let changes: Option<Vec<_>> = complaints
+        .iter()
+        .map(|(_, change)| change.as_ref())
+        .collect();
+    let fixes = match changes {
+        Some(changes) => changes
+            .iter()
+            .map(|change| format!("ALTER TABLE {table} {change}"))
+            .collect(),
+        None => vec![new_table(table); complaints.len()],
+    };
+    let faults = complaints.iter().zip(fixes);
+    faults
+        .map(|((what, _), fix)| Finding::fault(ErrorKind::Config, format!("{table} {what}"), fix))
+        .collect()
+}
+
+/// What is wrong, and the change that mends it for certain, whatever is in the table, if there is one.
+type Complaint = (String, Option<String>);
 
 fn column_complaint(
     (name, kind, not_null): (&str, &str, bool),
     columns: &[Column],
 ) -> Option<Complaint> {
-    let fix = |verb: &str| format!("{verb} COLUMN {}", definition(name, kind, not_null));
     let Some(column) = columns.iter().find(|column| column.0 == name) else {
-        return Some((format!("has no column {name}"), fix("ADD")));
+        return Some((format!("has no column {name}"), None));
     };
-    let (_, its_kind, collation, nullable, ..) = column;
-    let what = if !fits(kind, its_kind) {
+    let (_, its_kind, collation, nullable, _, _, is_generated) = column;
+    let what = if *is_generated {
+        format!("has the column {name} as a generated one")
+    } else if !fits(kind, its_kind) {
         format!("has the column {name} as {its_kind}")
     } else if name == "name" && !COLLATIONS.contains(&&**collation) {
         format!("takes different names for the same (collation {collation})")
@@ -83,7 +111,7 @@ fn column_complaint(
     } else {
         return None;
     };
-    Some((what, fix("MODIFY")))
+    Some((what, None))
 }
 
 /// Both servers write the same types in different ways. More room does no harm.
@@ -98,36 +126,23 @@ fn fits(wanted: &str, found: &str) -> bool {
     }
 }
 
-/// As the printed schema has it.
-fn definition(name: &str, kind: &str, not_null: bool) -> String {
-    let text = match name {
-        "name" => {
-            " CHARACTER SET utf8mb4 COLLATE /*!80017 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */"
-        }
-        "locked_by" => " CHARACTER SET utf8mb4",
-        _ => "",
-    };
-    let null = if not_null { " NOT NULL" } else { "" };
-    format!("{name} {kind}{text}{null}")
-}
-
 fn strange_complaint(
-    (name, kind, _, nullable, has_default, is_numbered): &Column,
+    (name, _, _, nullable, has_default, is_numbered, is_generated): &Column,
 ) -> Option<Complaint> {
-    if *is_numbered {
-        let name = quoted(name);
-        let what = format!(
-            "has the column {name} with AUTO_INCREMENT, whose number would be taken for the fencing token"
-        );
-        return Some((what, format!("DROP COLUMN {name}")));
-    }
     let is_wanted = COLUMNS.iter().any(|(wanted, ..)| wanted == name);
-    if is_wanted || *nullable || *has_default {
-        return None;
-    }
     let name = quoted(name);
-    let what = format!("has a further column {name} that needs a value");
-    Some((what, format!("MODIFY COLUMN {name} {kind} NULL")))
+    let what = if *is_numbered {
+        format!(
+            "has the column {name} with AUTO_INCREMENT, whose number would be taken for the fencing token"
+        )
+    } else if *is_generated && !is_wanted {
+        format!("has the generated column {name} that can refuse a lock")
+    } else if !is_wanted && !nullable && !has_default {
+        format!("has a further column {name} that needs a value")
+    } else {
+        return None;
+    };
+    Some((what, None))
 }
 
 /// One key is on the name alone, and no other one can refuse a row.
@@ -135,26 +150,38 @@ fn key_complaints(keys: &[KeyPart]) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     let mut has_key = false;
     for parts in keys.chunk_by(|(one, _), (other, _)| one == other) {
-        let key = &parts[0].0;
+        let key = quoted(&parts[0].0);
         let has_name = parts.iter().any(|(_, is_name)| *is_name);
         has_key |= has_name && parts.len() == 1;
         if !has_name {
-            let what = format!("has the key {} that can refuse a lock", quoted(key));
-            complaints.push((what, format!("DROP INDEX {}", quoted(key))));
+            let what = format!("has the key {key} that can refuse a lock");
+            complaints.push((what, Some(format!("DROP INDEX {key}"))));
         }
     }
     if !has_key {
-        let what = "has no key on name alone".to_owned();
-        let has_primary = keys.iter().any(|(key, _)| key == "PRIMARY");
-        let drop = if has_primary {
-            "DROP PRIMARY KEY, "
-        } else {
-            ""
-        };
-        complaints.retain(|(_, fix)| fix != "DROP INDEX `PRIMARY`");
-        complaints.insert(0, (what, format!("{drop}ADD PRIMARY KEY (name)")));
+        complaints.insert(0, ("has no key on name alone".to_owned(), None));
     }
     complaints
+}
+
+/// A value that one of these refuses would be a lock that is refused.
+fn constraint_complaint(
+    (name, is_foreign_key, may_be_of_column): &Constraint,
+    columns: &[Column],
+) -> Option<Complaint> {
+    let is_wanted = COLUMNS.iter().any(|(wanted, ..)| wanted == name);
+    let is_further = !is_wanted && columns.iter().any(|(column, ..)| column == name);
+    let quoted = quoted(name);
+    let change = match (*is_foreign_key, *may_be_of_column) {
+        (true, _) => Some(format!("DROP FOREIGN KEY {quoted}")),
+        // Each column of JSON has one, and we write to no further column.
+        (false, true) if is_further => return None,
+        // It cannot be dropped where it is part of the column.
+        (false, true) if is_wanted => None,
+        (false, _) => Some(format!("DROP CONSTRAINT {quoted}")),
+    };
+    let what = format!("has the constraint {quoted} that can refuse a lock");
+    Some((what, change))
 }
 
 #[cfg(test)]
@@ -166,9 +193,10 @@ mod tests {
     fn the_printed_schema_has_every_column() {
         let sql = crate::schema_sql(&Table::default());
         for (name, kind, not_null) in COLUMNS {
-            let definition = definition(name, kind, not_null).replace("tinyint(1)", "boolean");
-            let definition = definition.strip_suffix(" NOT NULL").unwrap_or(&definition);
-            assert!(sql.contains(&format!("    {definition}")), "{definition}");
+            let definition = format!("    {name} {kind}").replace("tinyint(1)", "boolean");
+            let line = sql.lines().find(|line| line.starts_with(&definition));
+            let line = line.unwrap_or_else(|| panic!("no {definition}"));
+            assert_eq!(line.contains("NOT NULL"), not_null, "{line}");
         }
     }
 }

@@ -37,19 +37,19 @@ fn findings(settings: &HashMap<&str, &str>) -> Findings {
         found.push(Finding::fault(
             ErrorKind::Config,
             "binlog_format is STATEMENT, with which InnoDB takes no writes under READ COMMITTED",
-            "SET GLOBAL binlog_format = 'ROW', also in the server's configuration",
+            "SET GLOBAL binlog_format = 'ROW'\nand in the server's configuration, for the next start",
         ));
     }
     if is_not("innodb_flush_log_at_trx_commit", "1") {
         found.push(Finding::warning(
             "innodb_flush_log_at_trx_commit is not 1, so that a crash forgets the last grants",
-            "SET GLOBAL innodb_flush_log_at_trx_commit = 1, also in the server's configuration",
+            "SET GLOBAL innodb_flush_log_at_trx_commit = 1\nand in the server's configuration, for the next start",
         ));
     }
     if is("log_bin", "ON") && is_not("sync_binlog", "1") {
         found.push(Finding::warning(
             "sync_binlog is not 1, so that a crash of the machine takes grants back that the binary log misses",
-            "SET GLOBAL sync_binlog = 1, also in the server's configuration",
+            "SET GLOBAL sync_binlog = 1\nand in the server's configuration, for the next start",
         ));
     }
     if is("wsrep_on", "ON") || is("group_replication_single_primary_mode", "OFF") {

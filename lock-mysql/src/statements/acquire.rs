@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 use distlock_api::{AcquireRequest, Attempt, FencingToken, Held};
 use sqlx::MySqlConnection;
 
 use super::holder::Holder;
-use super::{Request, Statements, micros, safe};
+use super::{Request, Statements, safe};
 
 /// Tries to take a lock.
 pub(crate) struct Acquire<'a>(pub(crate) &'a AcquireRequest);
@@ -62,7 +63,7 @@ impl Acquire<'_> {
         let Self(request) = self;
         let token = request.token.as_bytes().as_slice();
         let done = sqlx::query(safe(&statements.acquire))
-            .bind(micros(request.lease))
+            .bind(micros::up(request.lease))
             .bind(&*request.owner)
             .bind(token)
             .bind(request.tick)
@@ -83,7 +84,7 @@ impl Acquire<'_> {
         let Self(request) = self;
         let done = sqlx::query(safe(&statements.insert))
             .bind(request.name.as_str())
-            .bind(micros(request.lease))
+            .bind(micros::up(request.lease))
             .bind(&*request.owner)
             .bind(request.token.as_bytes().as_slice())
             .bind(request.tick)

@@ -3,9 +3,13 @@ SELECT
     CAST(table_type AS CHAR) AS kind,
     CAST(COALESCE(engine, '') AS CHAR) AS engine,
     (
-        SELECT COUNT(*)
-        FROM information_schema.triggers AS spy
-        WHERE spy.event_object_schema = tables.table_schema AND spy.event_object_table = tables.table_name
-    ) AS triggers
+        SELECT COALESCE(
+            MAX(part.partition_method LIKE 'RANGE%' OR part.partition_method LIKE 'LIST%')
+                AND NOT MAX(part.partition_description IN ('MAXVALUE', 'DEFAULT')),
+            FALSE
+        )
+        FROM information_schema.partitions AS part
+        WHERE part.table_schema = tables.table_schema AND part.table_name = tables.table_name
+    ) AS may_lack_a_partition
 FROM information_schema.tables AS tables
 WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?

@@ -1,7 +1,8 @@
+use distlock_api::micros;
 use distlock_api::{Held, LockName, Token};
 use sqlx::MySqlConnection;
 
-use super::{Statements, remaining, safe};
+use super::{Statements, safe};
 
 /// Who has a lock or had it last, as of one moment.
 pub(super) struct Holder {
@@ -52,7 +53,7 @@ impl Holder {
     pub(super) fn held(self) -> Held {
         Held {
             by: Some(self.owner),
-            remaining: Some(remaining(self.left)),
+            remaining: Some(micros::remaining(self.left)),
             resting: self.is_resting,
         }
     }

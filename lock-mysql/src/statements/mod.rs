@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
-use distlock_api::options::MAX_LEASE;
 use distlock_api::{Effect, Error, ErrorKind};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
@@ -83,28 +82,22 @@ impl Statements {
     }
 }
 
-/// A template for one table, without the comments: they are for readers of the files.
+/// A template for one table.
 pub(crate) fn text(template: &str, table: &Table) -> String {
+    code(template).replace("{table}", &table.to_string())
+}
+
+/// A template without the comments: they are for readers of the files.
+pub(crate) fn code(template: &str) -> String {
     let lines = template.lines().map(str::trim);
     let code = lines.filter(|line| !line.starts_with("--") && !line.is_empty());
     let code: Vec<_> = code.collect();
-    code.join(" ").replace("{table}", &table.to_string())
+    code.join(" ")
 }
 
 /// A text that was made here, of nothing but a template and the quoted table.
 fn safe(text: &Arc<str>) -> AssertSqlSafe<Arc<str>> {
     AssertSqlSafe(Arc::clone(text))
-}
-
-/// Whole microseconds, the unit of `datetime(6)`, rounded up.
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX)
-}
-
-/// What is left, by the server. It may have passed since the row was looked at, and is at most what a lease can be:
-/// people write the year 9999.
-fn remaining(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0)).min(MAX_LEASE)
 }
 
 /// A row that somebody made by hand, and wrongly.
@@ -118,15 +111,6 @@ fn damaged(name: &str, what: &str) -> sqlx::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_rounded_up() {
-        assert_eq!(micros(Duration::ZERO), 0);
-        assert_eq!(micros(Duration::from_nanos(1)), 1);
-        assert_eq!(micros(Duration::from_nanos(1001)), 2);
-        assert_eq!(micros(Duration::from_micros(7)), 7);
-        assert_eq!(micros(Duration::MAX), i64::MAX);
-    }
 
     #[test]
     fn every_placeholder_is_filled() {

@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 use sqlx::MySqlConnection;
 
-use super::{Request, Statements, micros, safe};
+use super::{Request, Statements, safe};
 
 /// Deletes some records of locks that have been free for long, and says how many.
 pub(crate) struct Purge(pub(crate) Duration);
@@ -27,7 +28,7 @@ impl Request for Purge {
         connection: &mut MySqlConnection,
     ) -> sqlx::Result<u64> {
         let done = sqlx::query(safe(&statements.purge))
-            .bind(-micros(self.0.min(Self::LONGEST)))
+            .bind(-micros::up(self.0.min(Self::LONGEST)))
             .bind(Self::BATCH)
             .execute(connection)
             .await?;

@@ -1,10 +1,9 @@
-use std::time::{Duration, SystemTime};
-
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 use distlock_api::{FencingToken, LockName, LockRecord, LockState};
 use sqlx::MySqlConnection;
 
-use super::{Request, Statements, damaged, remaining, safe};
+use super::{Request, Statements, damaged, safe};
 
 /// Reads the record of one lock, or of all. A replica and a user who may only read can be asked, too.
 pub(crate) struct Records<'a>(pub(crate) Option<&'a LockName>);
@@ -52,19 +51,10 @@ fn record(row: Row) -> sqlx::Result<LockRecord> {
         (true, false) => LockState::Held,
     };
     record.owner = Some(locked_by);
-    record.locked_at = locked_at.and_then(instant);
-    record.lock_until = lock_until.and_then(instant);
-    record.remaining = remaining(left);
+    record.locked_at = locked_at.and_then(micros::instant);
+    record.lock_until = lock_until.and_then(micros::instant);
+    record.remaining = micros::remaining(left);
     record.fencing_token = Some(FencingToken::new(fence));
     record.last_tick = last_tick;
     Ok(record)
-}
-
-/// Microseconds since 1970.
-fn instant(micros: i64) -> Option<SystemTime> {
-    let distance = Duration::from_micros(micros.unsigned_abs());
-    match micros < 0 {
-        true => SystemTime::UNIX_EPOCH.checked_sub(distance),
-        false => SystemTime::UNIX_EPOCH.checked_add(distance),
-    }
 }

@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 use distlock_api::{LeaseId, Release};
 use sqlx::MySqlConnection;
 
 use super::holder::Holder;
-use super::{Request, Statements, micros, safe};
+use super::{Request, Statements, safe};
 
 /// Ends a lease, or lets it rest.
 pub(crate) struct Released<'a> {
@@ -56,7 +57,7 @@ impl Released<'_> {
     ) -> sqlx::Result<bool> {
         let Self { lease, linger } = self;
         let done = sqlx::query(safe(&statements.release))
-            .bind(micros(*linger))
+            .bind(micros::up(*linger))
             .bind(!linger.is_zero())
             .bind(lease.name.as_str())
             .bind(lease.token.as_bytes().as_slice())

@@ -3,10 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 use distlock_api::{LeaseId, Renewal};
 use sqlx::MySqlConnection;
 
-use super::{Request, Statements, micros, safe, text};
+use super::{Request, Statements, safe, text};
 use crate::schema::Table;
 
 /// Moves the ends of leases, up to [`BATCH`](Self::BATCH) of them in one statement.
@@ -79,7 +80,7 @@ async fn renew(
         query = query
             .bind(lease.name.as_str())
             .bind(token)
-            .bind(micros(*ttl));
+            .bind(micros::up(*ttl));
     }
     for (lease, _) in filled {
         let token = lease.token.as_bytes().as_slice();

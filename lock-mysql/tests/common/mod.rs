@@ -29,21 +29,25 @@ pub enum Server {
     MariaDb,
 }
 
-/// Makes a test for each server of a function that takes one.
+/// Makes a test for each server of a function that takes one; with `in FUNCTION:`, inside of that function.
 macro_rules! on_both {
-    ($($name:ident),* $(,)?) => {
+    (in $around:ident: $($name:ident),* $(,)?) => {
         mod mysql {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $name() {
-                super::$name(super::common::Server::MySql).await;
+                super::$around(super::$name(super::common::Server::MySql)).await;
             })*
         }
         mod mariadb {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $name() {
-                super::$name(super::common::Server::MariaDb).await;
+                super::$around(super::$name(super::common::Server::MariaDb)).await;
             })*
         }
+    };
+    ($($name:ident),* $(,)?) => {
+        use std::convert::identity as alone;
+        on_both![in alone: $($name),*];
     };
 }
 

@@ -1,17 +1,45 @@
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
-use distlock_api::{AcquireRequest, Attempt, Effect, Held};
+use distlock_api::micros;
+use distlock_api::{AcquireRequest, Attempt, Effect, Held, Token};
 
-use super::{Request, Statements, fencing_token, micros, remaining};
+use sqlx::Row as _;
+
+use super::{Request, Statements, fencing_token};
 use crate::session::Session;
-use crate::value::Value;
+use crate::value::{Value, filled};
 
 /// Tries to take a lock.
 pub(crate) struct Acquire<'a>(pub(crate) &'a AcquireRequest);
 
 /// The columns of `acquire.sql`: the fencing token if granted, else the record.
 type Row = (Option<i64>, Option<String>, Option<i64>, bool, Option<i64>);
+
+/// Whether a lock could be had: one is granted, and granted again, and both are undone.
+///
+/// Its name is one that no lock can have and that no other rehearsal has, so that nobody has to wait for it. What would be
+/// refused at the end of the transaction is refused before it.
+pub(crate) async fn rehearse(statements: &Statements, session: &mut Session) -> sqlx::Result<bool> {
+    let token = Token::random();
+    let name = format!("\n{:x}", u128::from_be_bytes(*token.as_bytes()));
+    let values = [
+        Value::from(&*name),
+        token.as_bytes().into(),
+        "distlock".into(),
+        micros::up(Duration::from_secs(1)).into(),
+        Value::Bigint(None),
+    ];
+    let insert = filled(&statements.insert, &values)?;
+    let update = filled(&statements.acquire, &values)?;
+    let sql = format!("{insert}; {update}; SET CONSTRAINTS ALL IMMEDIATE");
+    let rows = session.rehearse(&sql).await?;
+    let fences: Vec<Option<i64>> = rows
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<sqlx::Result<_>>()?;
+    Ok(matches!(fences[..], [Some(first), Some(second)] if first < second))
+}
 
 impl Request for Acquire<'_> {
     type Answer = Attempt;
@@ -68,7 +96,7 @@ impl Acquire<'_> {
             request.name.as_str().into(),
             request.token.as_bytes().into(),
             (&*request.owner).into(),
-            micros(request.lease).into(),
+            micros::up(request.lease).into(),
             Value::Bigint(request.tick),
         ]
     }
@@ -87,7 +115,7 @@ impl Acquire<'_> {
         Ok(left.map(|left| {
             Attempt::Held(Held {
                 by,
-                remaining: Some(remaining(left)),
+                remaining: Some(micros::remaining(left)),
                 resting,
             })
         }))

@@ -4,6 +4,7 @@ SELECT
     format_type(attribute.atttypid, attribute.atttypmod) AS type,
     attribute.attnotnull AS not_null,
     attribute.atthasdef OR attribute.attidentity <> '' AS has_default,
+    attribute.attgenerated <> '' AS is_generated,
     COALESCE(pg_collation.collisdeterministic, true) AS deterministic,
     EXISTS (
         SELECT

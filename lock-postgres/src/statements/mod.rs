@@ -11,10 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
-use distlock_api::options::MAX_LEASE;
 use distlock_api::{Effect, Error, ErrorKind, FencingToken};
 
-pub(crate) use acquire::Acquire;
+pub(crate) use acquire::{Acquire, rehearse};
 pub(crate) use force_release::Forced;
 pub(crate) use purge::Purge;
 pub(crate) use records::Records;
@@ -62,6 +61,7 @@ pub(crate) struct Statements {
     purge: Arc<str>,
     pub(crate) check_table: Arc<str>,
     pub(crate) check_columns: Arc<str>,
+    pub(crate) check_obstacles: Arc<str>,
 }
 
 impl Statements {
@@ -77,6 +77,7 @@ impl Statements {
             purge: text(include_str!("purge.sql")),
             check_table: text(include_str!("check_table.sql")),
             check_columns: text(include_str!("check_columns.sql")),
+            check_obstacles: text(include_str!("check_obstacles.sql")),
         }
     }
 }
@@ -91,17 +92,6 @@ fn without_comments(sql: &str) -> String {
     let lines = sql.lines().map(str::trim);
     let code: Vec<_> = lines.filter(|line| !line.starts_with("--")).collect();
     code.join(" ")
-}
-
-/// Whole microseconds, the unit of PostgreSQL's times, rounded up.
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX)
-}
-
-/// What is left, by the server. It may have passed since the row was looked at, and is at most what a lease can be:
-/// people write `infinity`.
-fn remaining(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0)).min(MAX_LEASE)
 }
 
 /// A stored fencing token; `effect` is what the statement that read it may have had.
@@ -126,15 +116,6 @@ fn damaged(name: &str, what: &str, effect: Effect) -> sqlx::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_rounded_up() {
-        assert_eq!(micros(Duration::ZERO), 0);
-        assert_eq!(micros(Duration::from_nanos(1)), 1);
-        assert_eq!(micros(Duration::from_nanos(1001)), 2);
-        assert_eq!(micros(Duration::from_micros(7)), 7);
-        assert_eq!(micros(Duration::MAX), i64::MAX);
-    }
 
     #[test]
     fn every_placeholder_is_filled() {

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 
-use super::{Request, Statements, micros};
+use super::{Request, Statements};
 use crate::session::Session;
 
 /// Deletes some records of locks that have been free for long, and says how many.
@@ -22,7 +23,7 @@ impl Request for Purge {
     const LANE: Lane = Lane::Taking;
 
     async fn send(&self, statements: &Statements, session: &mut Session) -> sqlx::Result<u64> {
-        let longest = micros(self.0.min(Self::LONGEST));
+        let longest = micros::up(self.0.min(Self::LONGEST));
         let values = [longest.into(), (Self::BATCH as i64).into()];
         let deleted: Vec<(i64,)> = session.ask(&statements.purge, &values).await?;
         Ok(deleted.iter().map(|(count,)| count.unsigned_abs()).sum())

@@ -1,9 +1,8 @@
-use std::time::{Duration, SystemTime};
-
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 use distlock_api::{Effect, LockName, LockRecord, LockState};
 
-use super::{Request, Statements, damaged, fencing_token, remaining};
+use super::{Request, Statements, damaged, fencing_token};
 use crate::session::Session;
 use crate::value::Value;
 
@@ -55,19 +54,10 @@ fn record(row: Row) -> sqlx::Result<LockRecord> {
         (true, false) => LockState::Held,
     };
     record.owner = Some(locked_by);
-    record.locked_at = locked_at.and_then(instant);
-    record.lock_until = lock_until.and_then(instant);
-    record.remaining = remaining(left);
+    record.locked_at = locked_at.and_then(micros::instant);
+    record.lock_until = lock_until.and_then(micros::instant);
+    record.remaining = micros::remaining(left);
     record.fencing_token = Some(fence);
     record.last_tick = last_tick;
     Ok(record)
-}
-
-/// Microseconds since 1970.
-fn instant(micros: i64) -> Option<SystemTime> {
-    let distance = Duration::from_micros(micros.unsigned_abs());
-    match micros < 0 {
-        true => SystemTime::UNIX_EPOCH.checked_sub(distance),
-        false => SystemTime::UNIX_EPOCH.checked_add(distance),
-    }
 }

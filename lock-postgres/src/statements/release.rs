@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 use distlock_api::{LeaseId, Release};
 
-use super::{Request, Statements, micros};
+use super::{Request, Statements};
 use crate::session::Session;
 
 /// Ends a lease, or lets it rest.
@@ -26,7 +27,7 @@ impl Request for Released<'_> {
             let values = [
                 self.lease.name.as_str().into(),
                 self.lease.token.as_bytes().into(),
-                micros(self.linger).into(),
+                micros::up(self.linger).into(),
             ];
             let mut rows: Vec<Row> = session.ask(&statements.release, &values).await?;
             match rows.pop() {

@@ -2,9 +2,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
+use distlock_api::micros;
 use distlock_api::{LeaseId, Renewal};
 
-use super::{Request, Statements, micros};
+use super::{Request, Statements};
 use crate::session::Session;
 use crate::value::Value;
 
@@ -29,7 +30,7 @@ impl Request for Renew<'_> {
         let tokens = asked
             .iter()
             .map(|(lease, _)| lease.token.as_bytes().as_slice());
-        let ttls = asked.iter().map(|(_, ttl)| micros(*ttl));
+        let ttls = asked.iter().map(|(_, ttl)| micros::up(*ttl));
         let values = [
             Value::Texts(names.collect()),
             Value::Byteses(tokens.collect()),

@@ -10,10 +10,14 @@ local function body()
 {body}
 end
 
+-- The greatest token: 2^64 - 1.
+local MAX = '18446744073709551615'
+
 -- Numbers are compared as text, the shorter one first: a number of Lua is exact to 2^53 only.
 local seen = redis.call('GET', fence)
 if seen then
-  if seen ~= '0' and not string.find(seen, '^[1-9]%d*$') then
+  local is_whole = seen == '0' or string.find(seen, '^[1-9]%d*$')
+  if not is_whole or #seen > #MAX or (#seen == #MAX and seen > MAX) then
     return redis.error_reply('FENCE the key ' .. fence .. ' holds no fencing token')
   end
   if #token < #seen or (#token == #seen and token < seen) then

@@ -1,4 +1,4 @@
-//! The same calls to this backend and to the memory backend, the reference, get the same answers.
+//! What becomes of a record: of its token, its fence, its state, and when it goes.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
@@ -6,121 +6,9 @@ mod common;
 use std::time::Duration;
 
 use common::{Store, name, request};
-use distlock_api::{
-    AcquireRequest, Attempt, FencingToken, ForceRelease, Held, LeaseId, LockAdmin, LockBackend,
-    MemoryBackend, Token,
-};
-use distlock_postgres::PostgresBackend;
+use distlock_api::{Attempt, FencingToken, ForceRelease, Held, LockAdmin, LockBackend};
 
-/// Times are whole hours, and compared by the nearest hour: what passes meanwhile makes no difference.
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn hours(duration: Duration) -> u64 {
-    (duration + HOUR / 2).as_secs() / HOUR.as_secs()
-}
-
-/// A small generator, so that a failure can be repeated from its seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
-fn lease(dice: &mut Dice) -> LeaseId {
-    let token = u8::try_from(dice.roll(3)).unwrap();
-    LeaseId {
-        name: name(["a", "b"][usize::try_from(dice.roll(2)).unwrap()]),
-        token: Token::from_bytes([token; 16]),
-    }
-}
-
-/// One random call; its answer as text, without what depends on the moment.
-async fn step(backend: &dyn LockAdmin, dice: &mut Dice) -> String {
-    let lease = lease(dice);
-    let long = HOUR * u32::try_from(dice.roll(2)).unwrap();
-    match dice.roll(8) {
-        0..=2 => {
-            let owner = format!("{:?}", lease.token);
-            let mut request = AcquireRequest::new(
-                lease.name,
-                owner,
-                HOUR * u32::try_from(1 + dice.roll(2)).unwrap(),
-            );
-            request.token = lease.token;
-            request.tick = (dice.roll(2) == 0).then(|| i64::try_from(dice.roll(40)).unwrap() - 20);
-            match backend.try_acquire(&request).await.unwrap() {
-                Attempt::Acquired { fencing_token } => format!("{}", fencing_token.is_some()),
-                Attempt::Held(held) => format!(
-                    "{:?} {} {:?}",
-                    held.by,
-                    held.resting,
-                    held.remaining.map(hours)
-                ),
-                done => format!("{done:?}"),
-            }
-        }
-        3 | 4 => format!("{:?}", backend.release(&lease, long).await.unwrap()),
-        5 | 6 => {
-            let leases = [
-                (lease.clone(), long),
-                (self::lease(dice), long),
-                (lease, HOUR * 3),
-            ];
-            format!("{:?}", backend.renew(&leases).await)
-        }
-        _ => match backend.force_release(&lease.name, None).await.unwrap() {
-            ForceRelease::OtherFence { .. } => unreachable!("none was given"),
-            other => format!("{other:?}"),
-        },
-    }
-}
-
-async fn records(backend: &dyn LockAdmin) -> String {
-    let mut records = backend.list().await.unwrap();
-    for record in &mut records {
-        record.locked_at = None;
-        record.lock_until = None;
-        record.remaining = HOUR * u32::try_from(hours(record.remaining)).unwrap();
-        record.fencing_token = None;
-    }
-    format!("{records:?}")
-}
-
-#[tokio::test]
-async fn random_calls_get_the_answers_of_the_reference() {
-    let store = Store::new("reference").await;
-    compare(&store.backend()).await;
-    store.close().await;
-}
-
-#[tokio::test]
-async fn random_calls_get_them_through_a_pooler_too() {
-    let store = Store::new("pooled").await;
-    let backend = store.builder().for_options(common::pooler_options());
-    compare(&backend.unwrap()).await;
-    store.close().await;
-}
-
-async fn compare(postgres: &PostgresBackend) {
-    let memory = MemoryBackend::new();
-    let (mut one, mut other) = (Dice(7), Dice(7));
-    for number in 0..2000 {
-        let ours = step(postgres, &mut one).await;
-        let theirs = step(&memory, &mut other).await;
-        assert_eq!(ours, theirs, "step {number}");
-        assert_eq!(
-            records(postgres).await,
-            records(&memory).await,
-            "after step {number}"
-        );
-    }
-}
 
 #[tokio::test]
 async fn a_token_whose_lease_is_over_is_never_granted_again() {

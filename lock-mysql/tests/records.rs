@@ -1,4 +1,4 @@
-//! The same calls to this backend and to the memory backend, the reference, get the same answers.
+//! What becomes of a record: of its token, its fence, its state, and when it goes.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 #[macro_use]
@@ -8,107 +8,10 @@ use std::time::Duration;
 
 use common::{Server, Store, name, request};
 use distlock_api::{
-    AcquireRequest, Attempt, FencingToken, ForceRelease, Held, LeaseId, LockAdmin, LockBackend,
-    LockState, MemoryBackend, Release, Renewal, Token,
+    Attempt, FencingToken, ForceRelease, Held, LockAdmin, LockBackend, LockState, Release, Renewal,
 };
 
-/// Times are whole hours, and compared by the nearest hour: what passes meanwhile makes no difference.
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn hours(duration: Duration) -> u64 {
-    (duration + HOUR / 2).as_secs() / HOUR.as_secs()
-}
-
-/// A small generator, so that a failure can be repeated from its seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
-fn lease(dice: &mut Dice) -> LeaseId {
-    let token = u8::try_from(dice.roll(3)).unwrap();
-    LeaseId {
-        name: name(["a", "b"][usize::try_from(dice.roll(2)).unwrap()]),
-        token: Token::from_bytes([token; 16]),
-    }
-}
-
-/// One random call; its answer as text, without what depends on the moment.
-async fn step(backend: &dyn LockAdmin, dice: &mut Dice) -> String {
-    let lease = lease(dice);
-    let long = HOUR * u32::try_from(dice.roll(2)).unwrap();
-    match dice.roll(8) {
-        0..=2 => {
-            let owner = format!("{:?}", lease.token);
-            let mut request = AcquireRequest::new(
-                lease.name,
-                owner,
-                HOUR * u32::try_from(1 + dice.roll(2)).unwrap(),
-            );
-            request.token = lease.token;
-            request.tick = (dice.roll(2) == 0).then(|| i64::try_from(dice.roll(40)).unwrap() - 20);
-            match backend.try_acquire(&request).await.unwrap() {
-                Attempt::Acquired { fencing_token } => format!("{}", fencing_token.is_some()),
-                Attempt::Held(held) => format!(
-                    "{:?} {} {:?}",
-                    held.by,
-                    held.resting,
-                    held.remaining.map(hours)
-                ),
-                done => format!("{done:?}"),
-            }
-        }
-        3 | 4 => format!("{:?}", backend.release(&lease, long).await.unwrap()),
-        5 | 6 => {
-            let leases = [
-                (lease.clone(), long),
-                (self::lease(dice), long),
-                (lease, HOUR * 3),
-            ];
-            format!("{:?}", backend.renew(&leases).await)
-        }
-        _ => match backend.force_release(&lease.name, None).await.unwrap() {
-            ForceRelease::OtherFence { .. } => unreachable!("none was given"),
-            other => format!("{other:?}"),
-        },
-    }
-}
-
-async fn records(backend: &dyn LockAdmin) -> String {
-    let mut records = backend.list().await.unwrap();
-    for record in &mut records {
-        record.locked_at = None;
-        record.lock_until = None;
-        record.remaining = HOUR * u32::try_from(hours(record.remaining)).unwrap();
-        record.fencing_token = None;
-    }
-    format!("{records:?}")
-}
-
-async fn random_calls_get_the_answers_of_the_reference(server: Server) {
-    let store = Store::new(server, "reference").await;
-    let backend = store.backend();
-    let memory = MemoryBackend::new();
-    let (mut one, mut other) = (Dice(7), Dice(7));
-    for number in 0..2000 {
-        let ours = step(&backend, &mut one).await;
-        let theirs = step(&memory, &mut other).await;
-        assert_eq!(ours, theirs, "step {number}");
-        assert_eq!(
-            records(&backend).await,
-            records(&memory).await,
-            "after step {number}"
-        );
-    }
-    store.close().await;
-}
 
 async fn a_token_whose_lease_is_over_is_never_granted_again(server: Server) {
     let mut store = Store::new(server, "over").await;
@@ -201,6 +104,43 @@ async fn a_forced_release_under_another_fence_changes_nothing(server: Server) {
     store.close().await;
 }
 
+/// What a forced release under the fence of the last grant answers, when the row is changed between its look and its
+/// update.
+async fn forced_meanwhile(store: &mut Store, change: &str) -> ForceRelease {
+    let builder = store.builder().operation_limit(Duration::from_secs(60));
+    let backend = builder.for_options(store.options()).unwrap();
+    let (_, fence) = common::acquire(&backend, "job").await;
+    store.run("BEGIN; SELECT * FROM {} FOR UPDATE").await;
+    let name = name("job");
+    let forcing = backend.force_release(&name, Some(FencingToken::new(fence)));
+    // Its look waits for nobody, its update for us.
+    let waiting = async {
+        store.until_waiting(1).await;
+        store
+            .run(&format!("UPDATE {{}} SET {change}; COMMIT"))
+            .await;
+    };
+    tokio::join!(forcing, waiting).0.unwrap()
+}
+
+async fn a_forced_release_frees_nobody_who_came_meanwhile(server: Server) {
+    let mut store = Store::new(server, "came").await;
+    let change = "fence = 18000000000000000000, token = 'new', locked_by = 'new'";
+    let answer = forced_meanwhile(&mut store, change).await;
+    let current = Some(FencingToken::new(18_000_000_000_000_000_000));
+    assert_eq!(answer, ForceRelease::OtherFence { current });
+    let held = "SELECT COUNT(*) FROM {} WHERE lock_until > UTC_TIMESTAMP(6)";
+    assert_eq!(store.value::<i64>(held).await, 1);
+    store.close().await;
+}
+
+async fn a_forced_release_takes_no_credit_for_a_lock_that_ended_meanwhile(server: Server) {
+    let mut store = Store::new(server, "ended").await;
+    let answer = forced_meanwhile(&mut store, "lock_until = '2020-01-01'").await;
+    assert_eq!(answer, ForceRelease::NotHeld);
+    store.close().await;
+}
+
 async fn purge_keeps_what_is_held_recent_or_ahead_of_the_clock(server: Server) {
     let mut store = Store::new(server, "purge").await;
     let backend = store.backend();
@@ -242,12 +182,13 @@ async fn purge_goes_on_until_nothing_is_left_to_delete(server: Server) {
 }
 
 on_both![
-    random_calls_get_the_answers_of_the_reference,
     a_token_whose_lease_is_over_is_never_granted_again,
     the_fencing_token_is_the_one_in_the_row,
     who_comes_after_a_rest_holds_the_lock_and_does_not_rest,
     a_fence_ahead_of_the_clock_grows_by_one,
     a_forced_release_under_another_fence_changes_nothing,
+    a_forced_release_frees_nobody_who_came_meanwhile,
+    a_forced_release_takes_no_credit_for_a_lock_that_ended_meanwhile,
     purge_keeps_what_is_held_recent_or_ahead_of_the_clock,
     purge_goes_on_until_nothing_is_left_to_delete,
 ];
