@@ -8,8 +8,8 @@ use distlock_api::{AcquireRequest, LockName, Token};
 use crate::client::Client;
 use crate::failure::{Checked, Failure};
 use crate::link::Link;
-use crate::process::Remote;
-use crate::store::{Disposable, Open, Opened, Store};
+use crate::process::{Remote, Setting};
+use crate::store::{Disposable, Linked, Open, Opened, Store};
 
 /// How long locks have been free that rules purge. A rule that counts on the record of a free lock is quicker, or
 /// says that it was too slow, for another rule may purge at any time.
@@ -53,19 +53,25 @@ impl Context {
         Client::new(opened, self.patience + self.lease(1000))
     }
 
-    /// A client in another process; with `clock_offset`, such as `-1h`, in one whose wall clock is off by so much.
-    pub(crate) async fn process(
-        &self,
-        clock_offset: Option<&str>,
-    ) -> Checked<(Client, Arc<Remote>)> {
-        let capabilities = self.client().await?.capabilities();
-        let remote = Remote::start(&self.store.name, capabilities, clock_offset).await?;
-        let remote = Arc::new(remote);
+    /// A client in another process.
+    pub(crate) async fn process(&self, setting: Setting<'_>) -> Checked<(Client, Arc<Remote>)> {
+        let remote = Arc::new(self.holder(setting).await?);
         let opened = Opened {
             backend: remote.clone(),
             admin: None,
         };
         Ok((self.wrap(opened), remote))
+    }
+
+    /// Another process.
+    pub(crate) async fn holder(&self, setting: Setting<'_>) -> Checked<Remote> {
+        let capabilities = self.client().await?.capabilities();
+        Remote::start(&self.store.name, capabilities, setting).await
+    }
+
+    /// A link to the store's server.
+    pub(crate) async fn link(&self) -> Checked<Link> {
+        Ok(Link::to(&self.linked()?.server).await?)
     }
 
     /// So many new clients.
@@ -88,12 +94,15 @@ impl Context {
 
     /// A new client that reaches the store's server over a link, with connections of its own.
     pub(crate) async fn linked_client(&self) -> Checked<(Link, Client)> {
-        let linked = self.store.linked.as_ref();
-        let linked = linked.ok_or_else(|| Failure::broken("the rule needs a `link`"))?;
-        let link = Link::to(&linked.server).await?;
+        let (link, linked) = (self.link().await?, self.linked()?);
         let opened = (linked.open)(link.address()).await.map_err(Failure::from);
         let opened = opened.map_err(|failure| failure.context("the store cannot be opened"))?;
         Ok((link, self.wrap(opened)))
+    }
+
+    fn linked(&self) -> Checked<&Linked> {
+        let linked = self.store.linked.as_ref();
+        linked.ok_or_else(|| Failure::broken("the rule needs a `link`"))
     }
 
     /// Empties the store that may be emptied.

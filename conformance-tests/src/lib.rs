@@ -22,7 +22,7 @@
 //!     Suite::with_admin("mystore", connect)                       // a new client of the same store at each call
 //!         .forget(|name| delete_key(format!("lock:{name}")))      // optional: as an operator's DEL would
 //!         .flush(connect_elsewhere, delete_all_keys)              // optional: another store, which may be emptied
-//!         .rules_run(96)
+//!         .rules_run(100)
 //!         .run()
 //! }
 //! ```
@@ -34,7 +34,8 @@
 //!
 //! - Each rule is one test, `mystore::1.6_between_processes`. Its number is that of the promise it belongs to:
 //!   1 exclusion, 2 server time, 3 crash, 4 at least, 5 owner, 6 fence, 7 loss, 8 cancellation, 9 drop and shutdown; or a
-//!   letter: N names, D durations, T ticks, A the operators' tools, C claims, L what is left behind.
+//!   letter: N names, D durations, T ticks, A the operators' tools, C claims, L what is left behind, F bad networks,
+//!   P holders in processes of their own, H histories of contests.
 //! - A rule that cannot apply to a store is listed as ignored, with its reason, before anything runs. A skip never
 //!   counts as a pass: [`Suite::rules_run`] says how many rules must run, and a run with fewer or more fails.
 //! - A store that cannot be opened fails every rule.
@@ -52,8 +53,10 @@
 mod client;
 mod context;
 mod crowd;
+mod dice;
 mod engine;
 mod failure;
+mod history;
 mod link;
 mod polls;
 mod process;

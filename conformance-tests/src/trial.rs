@@ -6,6 +6,7 @@ use tokio::runtime::Builder;
 
 use crate::context::Context;
 use crate::failure::{Checked, Failure};
+use crate::history;
 use crate::rule::Rule;
 use crate::store::Store;
 use crate::suite::Suite;
@@ -20,6 +21,7 @@ const STRETCHES: [u32; 4] = [1, 3, 9, 18];
 /// Tries one rule, on a runtime of its own.
 pub(crate) fn try_rule(rule: &'static Rule, suite: &Suite) -> Result<(), String> {
     let mut stalls = Vec::new();
+    let limit = LIMIT + history::length();
     for stretch in STRETCHES {
         let context = Context {
             store: Arc::new(suite.store.clone()),
@@ -27,11 +29,11 @@ pub(crate) fn try_rule(rule: &'static Rule, suite: &Suite) -> Result<(), String>
             patience: suite.patience,
             stretch,
         };
-        match within(LIMIT, (rule.check)(context)) {
+        match within(limit, (rule.check)(context)) {
             Some(Ok(())) => return Ok(()),
             Some(Err(Failure::Stalled(how))) => stalls.push(how),
             Some(Err(Failure::Broken(how))) => return Err(format!("{} {how}", says(rule))),
-            None => return Err(format!("{} no end within {LIMIT:?}", says(rule))),
+            None => return Err(format!("{} no end within {limit:?}", says(rule))),
         }
     }
     Err(format!(

@@ -7,8 +7,12 @@ mod remote;
 mod wire;
 mod worker;
 
-pub(crate) use remote::Remote;
+pub(crate) use remote::{Remote, Setting};
+pub(crate) use wire::Done;
 pub(crate) use worker::{asked_for, serve};
 
 /// Names the store in the environment of a second process.
 const WORKER: &str = "DISTLOCK_CONFORMANCE_WORKER";
+
+/// Where a second process finds the server, if not where everybody does.
+const LINK: &str = "DISTLOCK_CONFORMANCE_LINK";

@@ -1,24 +1,38 @@
 use std::fmt;
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use distlock_api::{
-    AcquireRequest, Attempt, Capabilities, Error, ErrorKind, LeaseId, LockBackend, Release,
-    Renewal, Result,
+    AcquireRequest, Attempt, Capabilities, Error, ErrorKind, LeaseId, LockBackend, LockName,
+    Release, Renewal, Result,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 
-use super::WORKER;
-use super::wire::{self, Answer, Question};
-use crate::failure::Checked;
+use super::wire::{self, Answer, Done, Look, Question};
+use super::{LINK, WORKER};
+use crate::failure::{Checked, Failure};
+use crate::history::Contest;
 
-/// A backend in another process. It can be killed, as a holder can.
+/// A backend in another process, which can also hold a lock by itself. It can be killed or frozen, as a holder can.
 pub(crate) struct Remote {
     capabilities: Capabilities,
+    pid: Pid,
     line: Mutex<Line>,
+}
+
+/// What is out of the ordinary with a second process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setting<'a> {
+    /// How far its wall clock is off, such as `-1h`.
+    pub(crate) clock_offset: Option<&'a str>,
+    /// Where it finds the server.
+    pub(crate) link: Option<SocketAddr>,
 }
 
 struct Line {
@@ -29,15 +43,14 @@ struct Line {
 }
 
 impl Remote {
-    /// Starts this program again as a client of the store. With `clock_offset`, such as `-1h`, its wall clock is off
-    /// by so much.
+    /// Starts this program again as a client of the store.
     pub(crate) async fn start(
         store: &str,
         capabilities: Capabilities,
-        clock_offset: Option<&str>,
+        setting: Setting<'_>,
     ) -> Checked<Self> {
         let program = std::env::current_exe()?;
-        let mut command = match clock_offset {
+        let mut command = match setting.clock_offset {
             None => Command::new(program),
             Some(offset) => {
                 let mut command = Command::new("faketime");
@@ -46,15 +59,19 @@ impl Remote {
                 command
             }
         };
+        if let Some(address) = setting.link {
+            command.env(LINK, address.to_string());
+        }
         let mut child = command
             .env(WORKER, store)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // faketime cleans up after its child, which ends with its input.
-            .kill_on_drop(clock_offset.is_none())
+            .kill_on_drop(setting.clock_offset.is_none())
             .spawn()?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok());
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        let (Some(input), Some(output)) = (input, output) else {
+        let (Some(pid), Some(input), Some(output)) = (pid, input, output) else {
             return Err(std::io::Error::other("a second process without pipes").into());
         };
         let mut line = Line {
@@ -66,13 +83,47 @@ impl Remote {
         line.answer().await?;
         Ok(Self {
             capabilities,
+            pid: Pid::from_raw(pid),
             line: Mutex::new(line),
         })
     }
 
+    /// Takes a free lock and holds it, by the engine of that process.
+    pub(crate) async fn hold(&self, name: &LockName, watchdog: Duration) -> Result<Attempt> {
+        self.ask(Question::Hold(name.clone(), watchdog)).await
+    }
+
+    /// What that process says of the lock that it holds, at this moment.
+    pub(crate) async fn look(&self) -> Result<Look> {
+        self.ask(Question::Look).await
+    }
+
+    /// Takes part in a contest until it is over.
+    pub(crate) async fn contend(&self, contest: Contest) -> Result<Done> {
+        self.ask(Question::Contend(contest)).await
+    }
+
+    /// Stops the process where it is (SIGSTOP), as a suspended virtual machine stops.
+    pub(crate) fn freeze(&self) -> Checked {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets it go on from there (SIGCONT).
+    pub(crate) fn thaw(&self) -> Checked {
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Checked {
+        let sent = kill(self.pid, signal);
+        sent.map_err(|error| Failure::broken(format!("{signal} to a second process: {error}")))
+    }
+
     /// Kills the process in the middle of whatever it does (SIGKILL), and waits until it is gone.
     pub(crate) async fn kill(&self) -> Checked {
-        Ok(self.line.lock().await.child.kill().await?)
+        self.signal(Signal::SIGKILL)?;
+        // Who waits for an answer gets none now, and lets go of the line.
+        self.line.lock().await.child.wait().await?;
+        Ok(())
     }
 
     async fn ask<A: Answer>(&self, question: Question) -> Result<A> {

@@ -8,13 +8,32 @@ use distlock_api::{
     Renewal, Result, Token,
 };
 
+use crate::history::Contest;
+
 /// What a second process is asked to do.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     Acquire(AcquireRequest),
     Renew(LeaseId, Duration),
     Release(LeaseId, Duration),
+    /// To take a free lock and to hold it, with a watchdog of this ttl.
+    Hold(LockName, Duration),
+    /// What its lock is to the holder.
+    Look,
+    Contend(Contest),
 }
+
+/// What a holder says of its lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) remaining: Duration,
+    /// Why, if it is lost.
+    pub(crate) lost: Option<String>,
+}
+
+/// That it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done;
 
 impl Question {
     pub(crate) fn write(&self) -> String {
@@ -29,20 +48,45 @@ impl Question {
             }
             Self::Renew(lease, ttl) => format!("renew\t{}", write_lease(lease, *ttl)),
             Self::Release(lease, linger) => format!("release\t{}", write_lease(lease, *linger)),
+            Self::Hold(name, ttl) => format!("hold\t{name}\t{}", ttl.as_micros()),
+            Self::Look => "look".to_owned(),
+            Self::Contend(contest) => format!(
+                "contend\t{}\t{}\t{}\t{}\t{}",
+                contest.name,
+                contest.ttl.as_micros(),
+                contest.length.as_micros(),
+                contest.by,
+                contest.folder.display()
+            ),
         }
     }
 
     pub(crate) fn read(line: &str) -> Option<Self> {
         let fields: Vec<&str> = line.split('\t').collect();
-        let [verb, name, token, micros, rest @ ..] = fields.as_slice() else {
-            return None;
-        };
-        let lease = LeaseId {
-            name: LockName::new(name).ok()?,
-            token: Token::from_bytes(u128::from_str_radix(token, 16).ok()?.to_be_bytes()),
-        };
-        let length = Duration::from_micros(micros.parse().ok()?);
-        match (*verb, rest) {
+        match fields.as_slice() {
+            ["look"] => Some(Self::Look),
+            ["hold", name, ttl] => Some(Self::Hold(LockName::new(name).ok()?, read_time(ttl)?)),
+            ["contend", name, ttl, length, by, folder] => Some(Self::Contend(Contest {
+                name: LockName::new(name).ok()?,
+                ttl: read_time(ttl)?,
+                length: read_time(length)?,
+                by: by.parse().ok()?,
+                folder: folder.into(),
+            })),
+            [verb, name, token, micros, rest @ ..] => {
+                let lease = LeaseId {
+                    name: LockName::new(name).ok()?,
+                    token: Token::from_bytes(u128::from_str_radix(token, 16).ok()?.to_be_bytes()),
+                };
+                Self::about(verb, lease, read_time(micros)?, rest)
+            }
+            _ => None,
+        }
+    }
+
+    /// A call about one lease.
+    fn about(verb: &str, lease: LeaseId, length: Duration, rest: &[&str]) -> Option<Self> {
+        match (verb, rest) {
             ("acquire", [owner, tick]) => {
                 let mut request = AcquireRequest::new(lease.name, *owner, length);
                 request.token = lease.token;
@@ -134,6 +178,33 @@ impl Answer for Release {
     }
 }
 
+impl Answer for Look {
+    fn write(&self) -> String {
+        let lost = write_option(self.lost.as_ref());
+        format!("look\t{}\t{lost}", self.remaining.as_micros())
+    }
+
+    fn read(fields: &[&str]) -> Option<Self> {
+        match fields {
+            ["look", remaining, lost] => Some(Self {
+                remaining: read_time(remaining)?,
+                lost: read_option(lost)?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Answer for Done {
+    fn write(&self) -> String {
+        "done".to_owned()
+    }
+
+    fn read(fields: &[&str]) -> Option<Self> {
+        (fields == ["done"]).then_some(Self)
+    }
+}
+
 /// An answer as it is, or an error, of which only this much is told: whether the call ran into its limit.
 pub(crate) fn write_result(answer: Result<String>) -> String {
     answer.unwrap_or_else(|error| match error.kind() {
@@ -153,6 +224,10 @@ pub(crate) fn read_result(line: &str) -> Result<&str> {
 fn write_lease(lease: &LeaseId, length: Duration) -> String {
     let token = u128::from_be_bytes(*lease.token.as_bytes());
     format!("{}\t{token:032x}\t{}", lease.name, length.as_micros())
+}
+
+fn read_time(micros: &str) -> Option<Duration> {
+    Some(Duration::from_micros(micros.parse().ok()?))
 }
 
 /// `-` for nothing, and `=` before whatever there is.
@@ -191,6 +266,26 @@ mod tests {
             (read.lease, read.tick),
             (Duration::from_micros(7), Some(i64::MIN))
         );
+    }
+
+    #[test]
+    fn questions_to_a_holder_survive_the_way() {
+        let name = LockName::new("a b").unwrap();
+        let contest = Contest {
+            name: name.clone(),
+            ttl: Duration::from_micros(1),
+            length: Duration::from_micros(2),
+            by: 3,
+            folder: "/a folder/with spaces".into(),
+        };
+        let line = Question::Contend(contest.clone()).write();
+        assert!(matches!(Question::read(&line), Some(Question::Contend(read)) if read == contest));
+        let line = Question::Hold(name.clone(), Duration::from_micros(4)).write();
+        assert!(matches!(Question::read(&line), Some(Question::Hold(read, _)) if read == name));
+        assert!(matches!(
+            Question::read(&Question::Look.write()),
+            Some(Question::Look)
+        ));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::client::{Client, Grant};
 use crate::context::Context;
 use crate::engine::acquire;
 use crate::failure::{Checked, ensure, ensure_while, must_be};
+use crate::process::Setting;
 use crate::request::Like as _;
 use crate::rule::rules;
 
@@ -175,7 +176,7 @@ async fn after_a_long_job(cx: Context) -> Checked {
 
 async fn after_a_crash(cx: Context) -> Checked {
     let waiter = cx.client().await?;
-    let (holder, process) = cx.process(None).await?;
+    let (holder, process) = cx.process(Setting::default()).await?;
     let name = cx.name()?;
     let (at_most, at_least) = (cx.lease(900), cx.lease(600));
     let lock = holder.locks().lock(&name)?;

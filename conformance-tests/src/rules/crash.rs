@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::Checked;
+use crate::process::Setting;
 use crate::request::Like as _;
 use crate::rule::rules;
 
@@ -14,7 +15,7 @@ rules! {
 
 async fn killed_process(cx: Context) -> Checked {
     let waiter = cx.client().await?;
-    let (holder, process) = cx.process(None).await?;
+    let (holder, process) = cx.process(Setting::default()).await?;
     let request = cx.request(&cx.name()?, cx.lease(1000));
     let grant = holder.take(&request).await?;
     process.kill().await?;

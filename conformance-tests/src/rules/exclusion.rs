@@ -5,6 +5,7 @@ use distlock_api::Attempt;
 use crate::context::Context;
 use crate::crowd::{count_under_lock, race};
 use crate::failure::{Checked, ensure, ensure_while, must_be};
+use crate::process::Setting;
 use crate::request::Like as _;
 use crate::rule::rules;
 
@@ -87,7 +88,7 @@ async fn twenty_clients_and_an_expired_lock(cx: Context) -> Checked {
 async fn between_processes(cx: Context) -> Checked {
     let mut clients = Vec::new();
     for _ in 0..8 {
-        clients.push(cx.process(None).await?.0);
+        clients.push(cx.process(Setting::default()).await?.0);
     }
     let request = cx.request(&cx.name()?, cx.lease(10_000));
     count_under_lock(clients, request, 8).await

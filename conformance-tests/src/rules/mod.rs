@@ -14,10 +14,12 @@ mod exclusion;
 mod faults;
 mod fence;
 mod force;
+mod histories;
 mod loss;
 mod names;
 mod operators;
 mod owner;
+mod processes;
 mod reference;
 mod ticks;
 mod time;
@@ -44,6 +46,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
         reference::RULES,
         clean::RULES,
         faults::RULES,
+        processes::RULES,
+        histories::RULES,
     ];
     chapters.into_iter().flatten()
 }

@@ -8,6 +8,7 @@ use distlock_api::{
 };
 
 use crate::context::{Context, ensure_young};
+use crate::dice::Dice;
 use crate::failure::{Checked, ensure};
 use crate::rule::rules;
 
@@ -119,17 +120,4 @@ async fn records(backend: &dyn LockAdmin, names: &[LockName; 2]) -> Checked<Stri
 
 fn hours(duration: Duration) -> u64 {
     (duration + HOUR / 2).as_secs() / HOUR.as_secs()
-}
-
-/// A small generator (Knuth's MMIX), so that a failure can be repeated from its seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u32) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        u32::try_from((self.0 >> 33) % u64::from(sides)).unwrap_or(0)
-    }
 }

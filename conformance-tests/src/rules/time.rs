@@ -6,6 +6,7 @@ use distlock_api::clock::{self, Instant};
 use crate::client::{Client, Grant};
 use crate::context::Context;
 use crate::failure::Checked;
+use crate::process::Setting;
 use crate::request::Like as _;
 use crate::rule::rules;
 use crate::rules::fence::ensure_grew;
@@ -52,7 +53,11 @@ async fn clock_an_hour_ahead(cx: Context) -> Checked {
 
 async fn clock_off(cx: &Context, offset: &str) -> Checked {
     let here = cx.client().await?;
-    let (there, _process) = cx.process(Some(offset)).await?;
+    let setting = Setting {
+        clock_offset: Some(offset),
+        ..Setting::default()
+    };
+    let (there, _process) = cx.process(setting).await?;
     let name = cx.name()?;
     let mut last = None;
     for (holder, other) in [(&here, &there), (&there, &here)] {

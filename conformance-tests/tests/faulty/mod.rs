@@ -10,7 +10,7 @@ use distlock_api::{
     LockState, Release, Renewal, Result, Scope, clock,
 };
 
-pub(crate) use faults::{ENGINE_ONLY, FAULTS, Fault};
+pub(crate) use faults::{ENGINE_ONLY, FAULTS, Fault, LINKED_ONLY};
 use file::Entry;
 
 mod acquire;
