@@ -1,11 +1,12 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::clock;
 use crate::engine::Deadline;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, FencingToken, LockName};
 
 /// What a job may know of the lock that it runs under. Cheap to clone, and no obstacle to the release.

@@ -40,6 +40,7 @@ mod hold;
 mod locks;
 mod memory;
 mod name;
+mod sync;
 mod token;
 
 pub use backend::{

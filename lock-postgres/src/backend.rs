@@ -89,16 +89,14 @@ impl LockBackend for PostgresBackend {
         if leases.is_empty() {
             return Vec::new();
         }
-        match self.server.ask(&Renew(leases)).await {
-            Ok(answered) => answered.answer.into_iter().map(Ok).collect(),
-            Err(error) => leases
-                .iter()
-                .map(|(lease, _)| {
-                    let error = error.clone();
-                    Err(error.during("postgres", Operation::Renew).on(&lease.name))
-                })
-                .collect(),
-        }
+        let renewals = match self.server.ask(&Renew(leases)).await {
+            Ok(answered) => answered.answer,
+            Err(error) => leases.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let about = |(renewal, (lease, _)): (Result<Renewal>, &(LeaseId, Duration))| {
+            renewal.map_err(|error| error.during("postgres", Operation::Renew).on(&lease.name))
+        };
+        renewals.into_iter().zip(leases).map(about).collect()
     }
 
     async fn release(&self, lease: &LeaseId, linger: Duration) -> Result<Release> {

@@ -49,6 +49,6 @@ fn main() -> ExitCode {
         .forget(forget)
         .flush(|| open(FLUSHED), empty)
         .server(version)
-        .rules_run(96)
+        .rules_run(100)
         .run()
 }

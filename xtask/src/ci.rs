@@ -7,13 +7,14 @@ use anyhow::Result;
 
 use crate::command::{cargo, run as step};
 use crate::progress::{Stopwatch, say};
-use crate::{conformance_page, deny, doc_links, features, namespaces, servers_page};
+use crate::{conformance_page, deny, doc_links, faults_page, features, namespaces, servers_page};
 
 pub(crate) async fn run(may_install: bool) -> Result<ExitCode> {
     let since = Stopwatch::start();
     step(&mut cargo(["fmt", "--all", "--check"])).await?;
     doc_links::run(Path::new("."))?;
     conformance_page::check()?;
+    faults_page::check()?;
     servers_page::check()?;
     step(&mut clippy()).await?;
     step(&mut docs()).await?;

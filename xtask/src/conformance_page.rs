@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::report::{Outcome, Report, Rule};
 
@@ -39,23 +38,18 @@ The suite is held to account itself: deliberately wrong backends, each of which 
 
 /// Writes the page anew.
 pub(crate) fn write() -> Result<()> {
-    fs::write(PAGE, page(&reports()?)?).with_context(|| format!("cannot write {PAGE}"))
+    crate::page::write(PAGE, &page(&reports()?)?)
 }
 
 /// Fails if the page is not what the reports make of it.
 pub(crate) fn check() -> Result<()> {
-    let present = fs::read_to_string(PAGE).with_context(|| format!("cannot read {PAGE}"))?;
-    ensure!(
-        without_servers(&present) == without_servers(&page(&reports()?)?),
-        "{PAGE} is out of date: run `cargo xtask test`, then `cargo xtask docs`"
-    );
-    Ok(())
+    let advice = "`cargo xtask test`, then `cargo xtask docs`";
+    crate::page::check(PAGE, &page(&reports()?)?, is_result, advice)
 }
 
 /// A newer server with the same results makes no page out of date.
-fn without_servers(page: &str) -> Vec<&str> {
-    let lines = page.lines();
-    lines.filter(|line| !line.starts_with(SERVERS)).collect()
+fn is_result(line: &str) -> bool {
+    !line.starts_with(SERVERS)
 }
 
 const SERVERS: &str = "| | server |";
@@ -118,6 +112,7 @@ fn mark(store: &str, rule: &Rule, reasons: &mut BTreeMap<String, char>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::is_same;
 
     fn report(outcome: Outcome) -> Report {
         let rule = Rule {
@@ -154,10 +149,10 @@ mod tests {
         reports[1].server = Some("Store 1.3".to_owned());
         let newer = page(&reports).unwrap();
         assert!(newer.contains("| | server | Store 1.2 | Store 1.3 | Store 1.2 |"));
-        assert_eq!(without_servers(&before), without_servers(&newer));
+        assert!(is_same(&before, &newer, is_result));
         reports[1] = report(Outcome::Skipped);
         let worse = page(&reports).unwrap();
-        assert_ne!(without_servers(&before), without_servers(&worse));
+        assert!(!is_same(&before, &worse, is_result));
     }
 
     #[test]

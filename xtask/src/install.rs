@@ -7,12 +7,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use distlock_test_servers::{ZONES, programs};
 use nix::unistd::Uid;
 
 use crate::docker;
-use crate::programs;
 use crate::progress::{Stopwatch, say};
-use crate::servers::ZONES;
 use crate::servers::kind::Kind;
 use crate::servers::plan::Plan as Servers;
 

@@ -5,17 +5,19 @@
     reason = "times and waits for child processes; no lock and no lease is in play here"
 )]
 
+mod bench;
 mod ci;
 mod command;
 mod conformance_page;
 mod deny;
 mod doc_links;
 mod docker;
+mod faults_page;
 mod features;
 mod install;
 mod matrix;
 mod namespaces;
-mod programs;
+mod page;
 mod progress;
 mod report;
 mod servers;
@@ -78,6 +80,15 @@ enum Verb {
         /// The name of an image, e.g. `postgres-13`; may be given more than once
         #[arg(long)]
         only: Vec<String>,
+    },
+    /// Measure what locks cost, in a release build, against private servers: `bench hold`, `bench held`
+    #[command(disable_help_flag = true)]
+    Bench {
+        #[command(flatten)]
+        missing: Missing,
+        /// Passed on, e.g. `hold --only redis`, or `--help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
     },
     /// Make the pages of results, from the reports of the last `test` and the data of `matrix`
     Docs,
@@ -144,6 +155,7 @@ async fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Images { names } => docker::images(&names).await.map(|()| ExitCode::SUCCESS),
         Verb::Ci { missing } => ci::run(missing.may_install()).await,
         Verb::Matrix { only } => matrix::run(&only).await,
+        Verb::Bench { missing, args } => bench::run(missing.may_install(), &args).await,
         Verb::Docs => docs().map(|()| ExitCode::SUCCESS),
         Verb::DocLinks => doc_links::run(Path::new(".")),
     }
@@ -151,7 +163,8 @@ async fn run(verb: Verb) -> Result<ExitCode> {
 
 fn docs() -> Result<()> {
     servers_page::write()?;
-    conformance_page::write()
+    conformance_page::write()?;
+    faults_page::write()
 }
 
 /// Resolves with the first signal that asks this program to end.

@@ -1,48 +1,9 @@
 //! What the user sees while waiting. On stderr: stdout belongs to the tests' own output.
 
-use std::fmt::{self, Display};
-use std::time::{Duration, Instant};
+use std::fmt::Display;
+
+pub(crate) use distlock_test_servers::Stopwatch;
 
 pub(crate) fn say(line: impl Display) {
     eprintln!("xtask: {line}");
-}
-
-/// Shows the time since its start, as `1.2 s` or `3 min 04 s`.
-#[derive(Clone, Copy)]
-pub(crate) struct Stopwatch(Instant);
-
-impl Stopwatch {
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn elapsed(self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-impl Display for Stopwatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&for_people(self.elapsed()))
-    }
-}
-
-fn for_people(time: Duration) -> String {
-    let seconds = time.as_secs();
-    if seconds < 60 {
-        format!("{:.1} s", time.as_secs_f64())
-    } else {
-        format!("{} min {:02} s", seconds / 60, seconds % 60)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_and_long_times() {
-        assert_eq!(for_people(Duration::from_millis(140)), "0.1 s");
-        assert_eq!(for_people(Duration::from_secs(184)), "3 min 04 s");
-    }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 const DATA: &str = "docs/servers.json";
@@ -58,17 +58,12 @@ fn replaced(
 
 /// Writes the page anew.
 pub(crate) fn write() -> Result<()> {
-    fs::write(PAGE, page(&entries()?)?).with_context(|| format!("cannot write {PAGE}"))
+    crate::page::write(PAGE, &page(&entries()?)?)
 }
 
 /// Fails if the page is not what the data make of it.
 pub(crate) fn check() -> Result<()> {
-    let present = fs::read_to_string(PAGE).with_context(|| format!("cannot read {PAGE}"))?;
-    ensure!(
-        present == page(&entries()?)?,
-        "{PAGE} is out of date: run `cargo xtask docs`"
-    );
-    Ok(())
+    crate::page::check(PAGE, &page(&entries()?)?, |_| true, "`cargo xtask docs`")
 }
 
 fn entries() -> Result<Vec<Entry>> {

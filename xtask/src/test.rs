@@ -11,20 +11,21 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdout, Command};
 
 use crate::command::{self, Group, cargo};
-use crate::conformance_page;
 use crate::install;
 use crate::progress::{Stopwatch, say};
 use crate::servers::Servers;
-use crate::servers::plan::Plan;
+use crate::servers::plan::{FAULT_TESTS, Plan};
 use crate::tally::Tally;
+use crate::{conformance_page, faults_page};
 
 pub(crate) async fn run(plan: Plan, may_install: bool, args: &[OsString]) -> Result<ExitCode> {
     let since = Stopwatch::start();
-    let plan = plan.for_packages(&chosen_packages(args));
+    let chosen = chosen_packages(args);
+    let plan = plan.for_packages(&chosen);
     install::ensure(&plan, may_install)?;
     let servers = Servers::start(&plan).await?;
     let reports = Path::new(conformance_page::REPORTS);
-    let command = cargo_test_command(args);
+    let command = cargo_test_command(args, left_out(&plan, &chosen));
     let (status, mut tally) = cargo_test(command, &servers, reports, &mut io::stdout()).await?;
     if !status.success() {
         servers.show_logs();
@@ -44,9 +45,23 @@ pub(crate) async fn run(plan: Plan, may_install: bool, args: &[OsString]) -> Res
     })
 }
 
+/// The package whose tests cannot be run by this plan, where nobody asks for them by name.
+fn left_out(plan: &Plan, chosen: &[String]) -> Option<&'static str> {
+    if plan.has_fault_tests() || !chosen.is_empty() {
+        return None;
+    }
+    say(format_args!(
+        "not run: {FAULT_TESTS}, which needs the servers' programs on this machine"
+    ));
+    Some(FAULT_TESTS)
+}
+
 /// All of the workspace, unless the arguments choose packages.
-fn cargo_test_command(args: &[OsString]) -> Command {
+fn cargo_test_command(args: &[OsString], left_out: Option<&str>) -> Command {
     let mut command = cargo(["test"]);
+    if let Some(package) = left_out {
+        command.args(["--exclude", package]);
+    }
     let chosen = cargo_options(args)
         .any(|arg| is_package_option(&arg) || arg == "--workspace" || arg == "--all");
     if !chosen {
@@ -88,7 +103,8 @@ fn cargo_options(args: &[OsString]) -> impl Iterator<Item = String> {
     args.take_while(|arg| arg != "--")
 }
 
-/// Its output goes to `output`, and the reports of the conformance suites to the folder `reports`.
+/// Its output goes to `output`, and the reports of the conformance suites to the folder `reports`, those of the fault tests
+/// to theirs.
 pub(crate) async fn cargo_test(
     mut command: Command,
     servers: &Servers,
@@ -101,6 +117,10 @@ pub(crate) async fn cargo_test(
         .env(
             "DISTLOCK_CONFORMANCE_REPORT",
             env::current_dir()?.join(reports),
+        )
+        .env(
+            "DISTLOCK_FAULTS_REPORT",
+            env::current_dir()?.join(faults_page::REPORTS),
         )
         .stdout(Stdio::piped());
     let mut group = Group::spawn(&mut command)?;
@@ -128,7 +148,7 @@ mod tests {
 
     fn shown(args: &[&str]) -> String {
         let args: Vec<_> = args.iter().map(OsString::from).collect();
-        command::show(&cargo_test_command(&args))
+        command::show(&cargo_test_command(&args, None))
     }
 
     #[test]

@@ -75,7 +75,9 @@ fn folder(package: &Package, root: &str) -> String {
 fn expected_folder(package: &str) -> String {
     match package.strip_prefix("distlock-") {
         Some("conformance") => "conformance-tests".to_owned(),
-        Some("examples") => "examples".to_owned(),
+        Some(here @ ("bench" | "clock-shim" | "examples" | "fault-tests" | "test-servers")) => {
+            here.to_owned()
+        }
         Some(rest) => format!("lock-{rest}"),
         None => package.replace("distlock", "lock"),
     }
@@ -100,8 +102,11 @@ fn own_dependencies(package: &Package) -> impl Iterator<Item = &Dependency> {
 fn may_know(package: &str, dependency: &Dependency) -> bool {
     let known = dependency.name.as_str();
     match (package, known) {
-        (_, "distlock-examples" | "xtask") => false,
-        ("distlock-examples" | "xtask", _) => true,
+        (_, "distlock-bench" | "distlock-examples" | "distlock-fault-tests" | "xtask") => false,
+        ("distlock-bench" | "distlock-examples" | "distlock-fault-tests" | "xtask", _) => true,
+        // They know servers and clocks, and nothing of locks.
+        ("distlock-test-servers", _) => known == "distlock-clock-shim",
+        ("distlock-clock-shim", _) | (_, "distlock-test-servers" | "distlock-clock-shim") => false,
         ("distlock-api", _) => false,
         ("distlock-cli", _) => known == "distlock",
         (_, "distlock-cli" | "distlock") => false,
@@ -118,10 +123,20 @@ fn may_know(package: &str, dependency: &Dependency) -> bool {
     }
 }
 
+/// What is never published.
+const HERE_ONLY: [&str; 6] = [
+    "distlock-bench",
+    "distlock-clock-shim",
+    "distlock-examples",
+    "distlock-fault-tests",
+    "distlock-test-servers",
+    "xtask",
+];
+
 fn publish_faults(package: &Package) -> Vec<String> {
     let name = &package.name;
     let stays_here = package.publish.as_ref().is_some_and(Vec::is_empty);
-    if matches!(name.as_str(), "xtask" | "distlock-examples") {
+    if HERE_ONLY.contains(&name.as_str()) {
         return match stays_here {
             true => Vec::new(),
             false => vec![format!("{name} must not be published")],
@@ -185,10 +200,29 @@ fn forbidden_edges_are_found() {
         ("distlock", "distlock-conformance"),
         ("distlock", "distlock-examples"),
         ("distlock-examples", "xtask"),
+        ("distlock-redis", "distlock-test-servers"),
+        ("distlock-redis", "distlock-clock-shim"),
+        ("distlock-conformance", "distlock-test-servers"),
+        ("distlock-test-servers", "distlock-api"),
+        ("distlock-clock-shim", "distlock-api"),
     ];
     for (from, to) in forbidden {
         let expected = format!("{from} may not know {to}");
         assert_eq!(faults(&with_edge(from, to, None, "^0.1.0")), [expected]);
+    }
+}
+
+#[test]
+fn only_the_clock_shim_may_be_unsafe() {
+    for package in workspace().packages {
+        let manifest = std::fs::read_to_string(&package.manifest_path).expect("it is there");
+        let has_the_lints = manifest.contains("[lints]\nworkspace = true");
+        assert_eq!(
+            has_the_lints,
+            package.name != "distlock-clock-shim",
+            "{}",
+            package.name
+        );
     }
 }
 

@@ -1,7 +1,8 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
+
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
 /// What goes on when nobody waits for it, so that a shutdown can.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@
 //! a lease is no longer ours is final.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -15,7 +15,11 @@ use tokio::sync::{Notify, Semaphore};
 use super::{Deadline, Engine, Span};
 use crate::clock::{self, Instant};
 use crate::options::{KeepAlive, RENEWALS_PER_LEASE, SHORTEST_TRY};
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, ErrorKind, Hold, LeaseId, LockName, Loss, Operation, Renewal, Result};
+
+#[cfg(all(test, shuttle))]
+mod races;
 
 /// How many leases go into one round trip: more would keep a server's thread, or rows, for long.
 const BATCH: usize = 256;
@@ -120,10 +124,24 @@ impl Watchdog {
         self: &Arc<Self>,
         engine: &Arc<Engine>,
         runtime: &Handle,
-        (lease, hold): (LeaseId, Hold),
+        of: (LeaseId, Hold),
         keep_alive: KeepAlive,
         t0: Instant,
     ) -> Watching {
+        let (watching, runs) = self.add(of, keep_alive, t0);
+        if let Some(runs) = runs {
+            runtime.spawn(run(runs, Arc::downgrade(engine), runtime.clone()));
+        }
+        watching
+    }
+
+    /// One more lease; and what is to be run, where nothing runs.
+    fn add(
+        self: &Arc<Self>,
+        (lease, hold): (LeaseId, Hold),
+        keep_alive: KeepAlive,
+        t0: Instant,
+    ) -> (Watching, Option<Runs>) {
         let ttl = keep_alive.ttl;
         let due = self.now() + self.pause(ttl);
         let mut watched = self.lock();
@@ -140,19 +158,17 @@ impl Watchdog {
             in_flight: false,
         };
         watched.leases.insert(key.clone(), watch);
-        if !watched.runs {
-            watched.runs = true;
-            let runs = Runs(Arc::clone(self));
-            runtime.spawn(run(runs, Arc::downgrade(engine), runtime.clone()));
-        } else if watched.planned.is_none_or(|planned| due < planned) {
+        let ran = std::mem::replace(&mut watched.runs, true);
+        if ran && watched.planned.is_none_or(|planned| due < planned) {
             self.wake.notify_one();
         }
         drop(watched);
-        Watching {
+        let watching = Watching {
             watchdog: Arc::clone(self),
             key,
             ttl,
-        }
+        };
+        (watching, (!ran).then(|| Runs(Arc::clone(self))))
     }
 
     /// Nobody is left who could hold a lock.
@@ -184,6 +200,21 @@ impl Watchdog {
             due.chunks(size).map(<[_]>::to_vec).collect::<Vec<_>>()
         });
         batches.collect()
+    }
+
+    /// Waits until something is due, or may be.
+    async fn due(&self) {
+        let next = self.plan();
+        let wait = async {
+            match next {
+                Some(next) => clock::sleep(next.saturating_sub(self.now())).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = wait => {}
+            () = self.wake.notified() => {}
+        }
     }
 
     /// When something will be due next; `None` if nothing is watched.
@@ -253,17 +284,7 @@ impl Drop for Runs {
 async fn run(runs: Runs, engine: Weak<Engine>, runtime: Handle) {
     let watchdog = &runs.0;
     loop {
-        let next = watchdog.plan();
-        let wait = async {
-            match next {
-                Some(next) => clock::sleep(next.saturating_sub(watchdog.now())).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = wait => {}
-            () = watchdog.wake.notified() => {}
-        }
+        watchdog.due().await;
         let Some(engine) = engine.upgrade() else {
             return;
         };

@@ -71,6 +71,18 @@ async fn a_quick_job_leaves_its_lock_resting_until_at_least_for_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn at_least_for_counts_from_the_answer_and_not_from_the_question() {
+    let slow = Duration::from_millis(600);
+    let backend = Scripted::on_acquire([Fault::ActsSlowly(slow)]);
+    let (_locks, lock) = lock(&backend);
+    let lock = lock.at_least_for(2 * SECOND);
+    let guard = lock.try_acquire().await.unwrap().acquired().unwrap();
+    guard.release().await.unwrap();
+    clock::sleep(Duration::from_millis(1_900)).await;
+    assert_eq!(backend.state("job").await, LockState::Resting);
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_least_for_holds_for_dropped_guards_too_and_not_beyond_a_longer_job() {
     let backend = Scripted::default();
     let (locks, lock) = lock(&backend);

@@ -3,5 +3,6 @@
 
 mod cancel;
 mod hold;
+mod model;
 mod scripted;
 mod watchdog;

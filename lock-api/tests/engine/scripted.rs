@@ -1,7 +1,7 @@
 //! A memory backend to which a test can do what no server can be made to do at will.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ pub(crate) struct Scripted {
     renewals: Arc<Mutex<VecDeque<Fault>>>,
     renewed: Arc<Mutex<Vec<Vec<LockName>>>>,
     hangs_on: Option<LockName>,
+    down: Arc<AtomicBool>,
     released: Arc<AtomicUsize>,
 }
 
@@ -65,6 +66,18 @@ impl Scripted {
         Self {
             hangs_on: Some(LockName::new(name).unwrap()),
             ..Self::default()
+        }
+    }
+
+    /// From now on nothing reaches the store, or everything does again.
+    pub(crate) fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    fn reach(&self) -> Result<()> {
+        match self.down.load(Ordering::SeqCst) {
+            true => Err(Error::new(ErrorKind::Unavailable, "connection refused")),
+            false => Ok(()),
         }
     }
 
@@ -144,6 +157,7 @@ impl LockBackend for Scripted {
     }
 
     async fn try_acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        self.reach()?;
         let fault = self.acquires.lock().unwrap().pop_front();
         let (store, request) = (self.store.clone(), request.clone());
         act(fault, async move { store.try_acquire(&request).await }).await?
@@ -156,6 +170,9 @@ impl LockBackend for Scripted {
             .as_ref()
             .is_some_and(|name| names.contains(name));
         self.renewed.lock().unwrap().push(names);
+        if let Err(error) = self.reach() {
+            return leases.iter().map(|_| Err(error.clone())).collect();
+        }
         if hangs {
             std::future::pending::<()>().await;
         }
@@ -169,6 +186,7 @@ impl LockBackend for Scripted {
 
     async fn release(&self, lease: &LeaseId, linger: Duration) -> Result<Release> {
         self.released.fetch_add(1, Ordering::SeqCst);
+        self.reach()?;
         let fault = self.releases.lock().unwrap().pop_front();
         let (store, lease) = (self.store.clone(), lease.clone());
         act(fault, async move { store.release(&lease, linger).await }).await?

@@ -139,14 +139,14 @@ async fn a_lock_that_was_freed_by_force_is_gone() {
 /// (B9)
 #[tokio::test(start_paused = true)]
 async fn the_deadline_of_a_renewal_counts_from_before_it_left() {
-    let backend = Scripted::on_renew([Fault::SlowAnswer(600 * MILLI)]);
+    let backend = Scripted::on_renew([Fault::SlowAnswer(400 * MILLI)]);
     let guard = acquire(&lock(&backend)).await;
     let mut before = guard.remaining();
     while guard.remaining() <= before {
         before = guard.remaining();
         clock::sleep(MILLI).await;
     }
-    assert!(guard.remaining() <= TTL - 600 * MILLI, "just renewed");
+    assert!(guard.remaining() <= TTL - 400 * MILLI, "just renewed");
     assert!(guard.remaining() <= left_at_store(&backend).await);
 }
 
@@ -242,6 +242,42 @@ async fn at_least_for_is_kept_by_a_watchdogs_lock_too() {
     guard.release().await.unwrap();
     assert_eq!(backend.state("job").await, LockState::Resting);
     assert!(left_at_store(&backend).await > 9 * SECOND);
+}
+
+/// (C5) Nothing can be renewed then, in real time, and nobody has to be told: the clock says it.
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it blocks the runtime on purpose"
+)]
+fn a_runtime_whose_threads_are_busy_is_a_loss_that_is_plain_from_the_clock() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().build().unwrap().block_on(async {
+        let locks = Locks::new(Scripted::default());
+        let lock = locks.lock("job").unwrap().watchdog(300 * MILLI);
+        let guard = acquire(&lock).await;
+        std::thread::sleep(310 * MILLI);
+        assert!(!guard.is_valid() && guard.remaining().is_zero());
+        let loss = guard.lost().await;
+        assert!(matches!(loss, Loss::NotRenewed { .. }), "{loss:?}");
+    });
+}
+
+/// (J4) As often as it is asked, in a loop of other work.
+#[tokio::test(start_paused = true)]
+async fn a_loss_can_be_waited_for_again_and_again() {
+    let backend = Scripted::on_renew([Fault::Refused; 1000]);
+    let guard = acquire(&lock(&backend)).await;
+    let mut ticks = 0;
+    let loss = loop {
+        tokio::select! {
+            loss = guard.lost() => break loss,
+            () = clock::sleep(100 * MILLI) => ticks += 1,
+        }
+    };
+    assert!((28..30).contains(&ticks), "{ticks}");
+    let again = clock::timeout(MILLI, guard.lost()).await;
+    assert_eq!(again.map(|again| again.to_string()), Some(loss.to_string()));
 }
 
 /// (C8) The guard may outlive the runtime in which it was acquired.

@@ -1,8 +1,25 @@
--- Moves the ends of leases, never back: as many rows are found as leases are still in force.
--- {times}: name, token and time to live in microseconds of each; {leases}: name and token of each
+-- Moves the ends of leases, never back: as many rows are found as leases were renewed. What comes back as the last insert
+-- id is the statement's time in microseconds, by which the renewed ones are told from the others; the last condition, which
+-- is always true, sees to that.
+-- {leases}: name and token of each, {most}: how many, {times}: name, token and time to live in microseconds of each
 --
--- Ranges of the primary key are taken in its order, so that two of these cannot wait for each other. A list of pairs
--- instead of the alternatives would be a look at every row on MariaDB where there is one pair only.
-UPDATE {table}
-SET lock_until = GREATEST(lock_until, TIMESTAMPADD(MICROSECOND, CASE {times} END, UTC_TIMESTAMP(6)))
-WHERE ({leases}) AND resting = 0 AND lock_until > UTC_TIMESTAMP(6)
+-- A row that another session keeps locked is left out instead of waited for: the other leases would run out meanwhile, with
+-- their rows locked by the one who waits. So no two of these wait for each other either. An update cannot leave rows out, and
+-- so takes those that a select has locked. The limit, which is never reached, keeps MySQL from making one of the two, which
+-- would wait; the index and the order of the join keep MariaDB from looking at, and locking, the rows of others.
+UPDATE
+    (
+        SELECT name, token
+        FROM {table} FORCE INDEX (PRIMARY)
+        WHERE ({leases})
+          AND resting = 0
+          AND lock_until > UTC_TIMESTAMP(6)
+          AND LAST_INSERT_ID(CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS UNSIGNED))
+        LIMIT {most}
+        FOR UPDATE SKIP LOCKED
+    ) AS ours
+    STRAIGHT_JOIN {table} AS lease FORCE INDEX (PRIMARY) ON lease.name = ours.name
+SET lease.lock_until = GREATEST(
+    lease.lock_until,
+    TIMESTAMPADD(MICROSECOND, CASE {times} END, UTC_TIMESTAMP(6))
+)

@@ -3,20 +3,21 @@ use std::time::Duration;
 
 use distlock_api::exchange::Lane;
 use distlock_api::micros;
-use distlock_api::{LeaseId, Renewal};
+use distlock_api::{LeaseId, Renewal, Result};
 
 use super::{Request, Statements};
+use crate::error;
 use crate::session::Session;
 use crate::value::Value;
 
-/// Moves the ends of leases, all in one statement.
+/// Moves the ends of leases, all in one statement. A lease whose row is locked gets an error of its own.
 pub(crate) struct Renew<'a>(pub(crate) &'a [(LeaseId, Duration)]);
 
 /// The columns of `renew.sql`.
-type Row = (String, Vec<u8>, bool, Option<String>);
+type Row = (String, Vec<u8>, bool, bool, Option<String>);
 
 impl Request for Renew<'_> {
-    type Answer = Vec<Renewal>;
+    type Answer = Vec<Result<Renewal>>;
     const CHECKED: bool = true;
     const LANE: Lane = Lane::Holding;
 
@@ -24,7 +25,7 @@ impl Request for Renew<'_> {
         &self,
         statements: &Statements,
         session: &mut Session,
-    ) -> sqlx::Result<Vec<Renewal>> {
+    ) -> sqlx::Result<Vec<Result<Renewal>>> {
         let asked = self.distinct();
         let names = asked.iter().map(|(lease, _)| lease.name.as_str());
         let tokens = asked
@@ -39,14 +40,17 @@ impl Request for Renew<'_> {
         let rows: Vec<Row> = session.ask(&statements.renew, &values).await?;
         let answers: HashMap<_, _> = rows
             .iter()
-            .map(|(name, token, renewed, by)| ((&**name, &**token), (*renewed, by)))
+            .map(|(name, token, renewed, locked, by)| {
+                ((&**name, &**token), (*renewed, *locked, by))
+            })
             .collect();
         self.0
             .iter()
             .map(|(lease, _)| {
                 match answers.get(&(lease.name.as_str(), lease.token.as_bytes().as_slice())) {
-                    Some((true, _)) => Ok(Renewal::Renewed),
-                    Some((false, by)) => Ok(Renewal::Lost { to: (*by).clone() }),
+                    Some((true, ..)) => Ok(Ok(Renewal::Renewed)),
+                    Some((false, true, _)) => Ok(Err(error::row_locked())),
+                    Some((false, false, by)) => Ok(Ok(Renewal::Lost { to: (*by).clone() })),
                     None => Err(sqlx::Error::RowNotFound),
                 }
             })

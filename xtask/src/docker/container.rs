@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
+use distlock_test_servers::ready::{Life, log_tail};
 use testcontainers::bollard::models::PortBinding;
 use testcontainers::core::IntoContainerPort;
 use testcontainers::runners::AsyncRunner;
@@ -10,7 +11,6 @@ use testcontainers::{ContainerAsync, GenericImage, ImageExt};
 
 use super::{Docker, reaper};
 use crate::progress::{Stopwatch, say};
-use crate::servers::ready::{Life, log_tail};
 
 /// What to run.
 pub(crate) struct Request<'a> {

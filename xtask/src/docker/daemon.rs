@@ -10,9 +10,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 
 use super::version;
-use crate::programs;
+use distlock_test_servers::programs;
 use crate::progress::{Stopwatch, say};
-use crate::servers::ready::last_lines;
+use distlock_test_servers::ready::last_lines;
 
 const PID_FILE: &str = "/run/distlock-dockerd.pid";
 const LOG: &str = "/run/distlock-dockerd.log";

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::docker;
 use crate::command::run;
-use crate::programs;
+use distlock_test_servers::programs;
 use crate::progress::{Stopwatch, say};
 use crate::servers::kind::Kind;
 
@@ -254,7 +254,7 @@ async fn logged(command: &mut Command, log: &Path) -> Result<()> {
     command.stdout(output.try_clone()?).stderr(output);
     if let Err(error) = run(command).await {
         let log = std::fs::read_to_string(log).unwrap_or_default();
-        bail!("{error:#}\n{}", crate::servers::ready::last_lines(&log));
+        bail!("{error:#}\n{}", distlock_test_servers::ready::last_lines(&log));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use super::{mariadb, mysql, pgbouncer, postgres, redis};
+use distlock_test_servers::{Protocol, mariadb, mysql, pgbouncer, postgres, redis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -21,6 +21,9 @@ impl Kind {
         Self::Mysql,
         Self::Pgbouncer,
     ];
+
+    /// Those that the fault tests start for themselves.
+    pub(crate) const WITH_FAULTS: [Self; 3] = [Self::Postgres, Self::Redis, Self::Mariadb];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -86,11 +89,20 @@ impl Kind {
 
     pub(crate) fn is_installed(self) -> bool {
         match self {
-            Self::Postgres => postgres::Binaries::find().is_some(),
-            Self::Redis => redis::find().is_some(),
-            Self::Mariadb => mariadb::Binaries::find().is_some(),
-            Self::Mysql => mysql::Binaries::find().is_some(),
-            Self::Pgbouncer => pgbouncer::find().is_some(),
+            Self::Postgres => postgres::is_installed(),
+            Self::Redis => redis::is_installed(),
+            Self::Mariadb => mariadb::is_installed(),
+            Self::Mysql => mysql::is_installed(),
+            Self::Pgbouncer => pgbouncer::is_installed(),
+        }
+    }
+
+    /// How it is asked whether it answers.
+    pub(super) fn protocol(self) -> Protocol {
+        match self {
+            Self::Postgres | Self::Pgbouncer => Protocol::Postgres,
+            Self::Redis => Protocol::Redis,
+            Self::Mariadb | Self::Mysql => Protocol::MySql,
         }
     }
 }

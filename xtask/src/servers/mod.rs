@@ -2,41 +2,26 @@
 //!
 //! Where the environment already names a server, that one is used and none is started.
 
-mod access;
-mod account;
 mod containers;
 pub(crate) mod kind;
-mod mariadb;
-mod mysql;
 mod own_redis;
-mod pgbouncer;
-mod ping;
 pub(crate) mod plan;
-mod postgres;
-mod process;
-pub(crate) mod ready;
-mod redis;
 
 use std::convert::Infallible;
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tempfile::TempDir;
+use distlock_test_servers::ready::{self, Life};
+use distlock_test_servers::{Setup, mariadb, mysql, pgbouncer, postgres, redis};
 use tokio::try_join;
 
 use self::kind::Kind;
 use self::own_redis::OwnRedis;
 use self::plan::{Plan, Source};
-use self::process::Process;
-use self::ready::Life;
 use crate::docker::{Container, Docker};
 use crate::install;
 use crate::progress::{Stopwatch, say};
-
-/// Where the time zones are that MySQL and MariaDB load.
-pub(crate) const ZONES: &str = "/usr/share/zoneinfo";
 
 /// Every server that had to be started; dropping it stops them.
 pub(crate) struct Servers {
@@ -130,13 +115,7 @@ impl Starter<'_> {
                 return Ok(None);
             }
             Some(Source::Image(image)) => containers::start(self.docker()?, image).await,
-            Some(Source::Local) => match kind {
-                Kind::Postgres => postgres::start().await,
-                Kind::Redis => redis::start().await,
-                Kind::Mariadb => mariadb::start().await,
-                Kind::Mysql => mysql::start().await,
-                Kind::Pgbouncer => unreachable!("it is started with its PostgreSQL"),
-            },
+            Some(Source::Local) => process(kind).await,
         };
         Ok(Some(server?))
     }
@@ -153,7 +132,8 @@ impl Starter<'_> {
                 let url = postgres.as_ref().map(|server| server.url.as_str());
                 let url = url.or(self.plan.given_url(Kind::Postgres));
                 let url = url.context("PgBouncer needs a PostgreSQL behind it")?;
-                Some(pgbouncer::start(url).await?)
+                let started = pgbouncer::start(url, &Setup::new()).await?;
+                Some(Server::process(Kind::Pgbouncer, started))
             }
             Some(Source::Image(image)) => {
                 let postgres = postgres.as_ref().context(
@@ -185,6 +165,32 @@ fn say_given(kind: Kind) {
     say(format_args!("{name}: the one that {variable} names"));
 }
 
+/// A private process, ready.
+async fn process(kind: Kind) -> Result<Server> {
+    say(format_args!("starting {}", kind.name()));
+    let setup = Setup::new();
+    let started = match kind {
+        Kind::Postgres => postgres::start(&setup).await?,
+        Kind::Redis => redis::start(&setup).await?,
+        Kind::Mariadb => mariadb::start(&setup).await?,
+        Kind::Mysql => mysql::start(&setup).await?,
+        Kind::Pgbouncer => unreachable!("it is started with its PostgreSQL"),
+    };
+    Ok(Server::process(kind, started))
+}
+
+/// Waits until what was started answers.
+async fn ready(server: &mut impl Life, kind: Kind, port: u16) -> Result<()> {
+    let protocol = kind.protocol();
+    ready::ready(server, async || protocol.answers(port).await).await?;
+    say_ready(server);
+    Ok(())
+}
+
+fn say_ready(server: &impl Life) {
+    say(format_args!("{} ready after {}", server.name(), server.since()));
+}
+
 /// A running server and how tests reach it.
 struct Server {
     kind: Kind,
@@ -192,52 +198,48 @@ struct Server {
     running: Running,
 }
 
+impl Server {
+    fn process(kind: Kind, started: distlock_test_servers::Server) -> Self {
+        say_ready(&started);
+        Self {
+            kind,
+            url: started.url().to_owned(),
+            running: Running::Process(Box::new(started)),
+        }
+    }
+}
+
 enum Running {
-    /// The folder goes after the process that lives in it.
-    Process(
-        Process,
-        #[expect(dead_code, reason = "dropped with it")] TempDir,
-    ),
+    Process(Box<distlock_test_servers::Server>),
     Container(Box<Container>),
 }
 
 impl Life for Running {
     fn name(&self) -> &str {
         match self {
-            Self::Process(process, _) => process.name(),
+            Self::Process(process) => process.name(),
             Self::Container(container) => container.name(),
         }
     }
 
     fn since(&self) -> Stopwatch {
         match self {
-            Self::Process(process, _) => process.since(),
+            Self::Process(process) => process.since(),
             Self::Container(container) => container.since(),
         }
     }
 
     async fn still_runs(&mut self) -> Result<()> {
         match self {
-            Self::Process(process, _) => process.still_runs().await,
+            Self::Process(process) => process.still_runs().await,
             Self::Container(container) => container.still_runs().await,
         }
     }
 
     fn log_tail(&self) -> String {
         match self {
-            Self::Process(process, _) => process.log_tail(),
+            Self::Process(process) => process.log_tail(),
             Self::Container(container) => container.log_tail(),
         }
     }
-}
-
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
-}
-
-fn own_folder(name: &str) -> Result<TempDir> {
-    Ok(tempfile::Builder::new()
-        .prefix(&format!("distlock-{name}-"))
-        .tempdir()?)
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use tempfile::TempDir;
 
-use super::own_folder;
+use distlock_test_servers::own_folder;
 
 /// Where tests look for the program; without it they take `redis-server`.
 pub(super) const VARIABLE: &str = "DISTLOCK_TEST_REDIS_SERVER";

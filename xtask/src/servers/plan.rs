@@ -13,7 +13,14 @@ pub(crate) enum Source {
 }
 
 #[derive(Debug)]
-pub(crate) struct Plan(Vec<(Kind, Source)>);
+pub(crate) struct Plan {
+    sources: Vec<(Kind, Source)>,
+    /// Whether the tests are run that start servers of their own.
+    faults: bool,
+}
+
+/// The package that needs none of the servers, but their programs.
+pub(crate) const FAULT_TESTS: &str = "distlock-fault-tests";
 
 impl Plan {
     /// Every server: as a process, or where the program is not to be had on Debian, in a container.
@@ -26,21 +33,31 @@ impl Plan {
 
     /// Every server in a container.
     pub(crate) fn containers() -> Self {
-        Self::of(|kind| Source::Image(Image::usual(kind)))
+        Self {
+            faults: false,
+            ..Self::of(|kind| Source::Image(Image::usual(kind)))
+        }
+    }
+
+    /// Not where servers run in containers: nobody may have installed their programs.
+    pub(crate) fn has_fault_tests(&self) -> bool {
+        self.faults
     }
 
     /// Without the servers that the tests of these packages do not need.
     pub(crate) fn for_packages(mut self, packages: &[String]) -> Self {
         let needs = |package: &String, kind: Kind| match package.as_str() {
             "distlock-api" | "distlock-conformance" | "distlock-sqlite" | "xtask" => false,
+            "distlock-test-servers" | "distlock-clock-shim" | FAULT_TESTS => false,
             "distlock-mysql" | "distlock-postgres" | "distlock-redis" => {
                 kind.tested_by() == package
             }
             _ => true,
         };
         if !packages.is_empty() {
-            self.0
+            self.sources
                 .retain(|(kind, _)| packages.iter().any(|package| needs(package, *kind)));
+            self.faults = packages.iter().any(|package| package == FAULT_TESTS);
         }
         self
     }
@@ -52,16 +69,22 @@ impl Plan {
             false => Source::Image(Image::usual(kind)),
         };
         let kinds = image.kind.tested_with().iter();
-        Self(kinds.map(|kind| (*kind, source(*kind))).collect())
+        Self {
+            sources: kinds.map(|kind| (*kind, source(*kind))).collect(),
+            faults: false,
+        }
     }
 
     fn of(choose: impl Fn(Kind) -> Source) -> Self {
         let source = |kind: Kind| kind.given_url().map_or_else(|| choose(kind), Source::Given);
-        Self(Kind::ALL.map(|kind| (kind, source(kind))).into())
+        Self {
+            sources: Kind::ALL.map(|kind| (kind, source(kind))).into(),
+            faults: true,
+        }
     }
 
     pub(super) fn source(&self, kind: Kind) -> Option<&Source> {
-        let mut sources = self.0.iter();
+        let mut sources = self.sources.iter();
         let (_, source) = sources.find(|(of, _)| *of == kind)?;
         Some(source)
     }
@@ -74,7 +97,7 @@ impl Plan {
     }
 
     pub(crate) fn images(&self) -> impl Iterator<Item = &'static Image> {
-        self.0.iter().filter_map(|(_, source)| match source {
+        self.sources.iter().filter_map(|(_, source)| match source {
             Source::Image(image) => Some(*image),
             _ => None,
         })
@@ -86,10 +109,11 @@ impl Plan {
 
     /// The servers whose programs must be on this machine.
     pub(crate) fn local(&self) -> impl Iterator<Item = Kind> {
-        let sources = self.0.iter();
-        sources
-            .filter(|(_, source)| matches!(source, Source::Local))
-            .map(|(kind, _)| *kind)
+        let is_local = |kind| matches!(self.source(kind), Some(Source::Local));
+        let for_faults = |kind| self.faults && Kind::WITH_FAULTS.contains(&kind);
+        let mut kinds = Kind::ALL.to_vec();
+        kinds.retain(|kind| is_local(*kind) || for_faults(*kind));
+        kinds.into_iter()
     }
 }
 
@@ -101,9 +125,10 @@ mod tests {
     /// The servers left of all, for these packages.
     fn kinds(packages: &[&str]) -> Vec<Kind> {
         let packages: Vec<_> = packages.iter().map(|name| (*name).to_owned()).collect();
-        let all = Plan(Kind::ALL.map(|kind| (kind, Source::Local)).into());
-        let plan = all.for_packages(&packages);
-        plan.0.into_iter().map(|(kind, _)| kind).collect()
+        let sources = Kind::ALL.map(|kind| (kind, Source::Local)).into();
+        let faults = true;
+        let plan = Plan { sources, faults }.for_packages(&packages);
+        plan.sources.into_iter().map(|(kind, _)| kind).collect()
     }
 
     #[test]
@@ -118,6 +143,14 @@ mod tests {
     fn everything_else_needs_them_all() {
         assert_eq!(kinds(&[]), Kind::ALL);
         assert_eq!(kinds(&["distlock-sqlite", "distlock"]), Kind::ALL);
+    }
+
+    #[test]
+    fn the_fault_tests_need_programs_and_no_servers() {
+        let plan = Plan::usual().for_packages(&[FAULT_TESTS.to_owned()]);
+        assert!(plan.has_fault_tests() && plan.sources.is_empty());
+        assert!(plan.local().eq(Kind::WITH_FAULTS));
+        assert!(!Plan::containers().has_fault_tests());
     }
 
     #[test]

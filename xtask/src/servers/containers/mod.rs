@@ -1,12 +1,11 @@
 //! Every server in a container: one script each, the same for the official image and for one made from Debian's packages.
 
 use anyhow::{Context, Result};
+use distlock_test_servers::{Access, pgbouncer};
 use url::Url;
 
-use super::access::Access;
 use super::kind::Kind;
-use super::ready::ready;
-use super::{Running, Server, pgbouncer, ping};
+use super::{Running, Server, ready};
 use crate::docker::image::Image;
 use crate::docker::{Container, Docker, Request};
 
@@ -29,7 +28,7 @@ pub(super) async fn start(docker: &Docker, image: &Image) -> Result<Server> {
     let mut container = Container::start(docker, request).await?;
     let port = container.port(ports(image.kind)[0]).await?;
     let kind = image.kind;
-    ready(&mut container, async || ping(kind, port).await).await?;
+    ready(&mut container, kind, port).await?;
     let url = match kind {
         Kind::Redis => format!("redis://127.0.0.1:{port}/0"),
         Kind::Mysql | Kind::Mariadb => access.url("mysql", port),
@@ -66,7 +65,7 @@ pub(super) async fn beside_postgres(
     };
     let mut container = Container::start(docker, request).await?;
     let port = upstream.port(PGBOUNCER).await?;
-    ready(&mut container, async || ping::postgres(port).await).await?;
+    ready(&mut container, Kind::Pgbouncer, port).await?;
     // It has a host, and so it can have a port.
     let _ = url.set_port(Some(port));
     Ok(Server {
@@ -92,14 +91,6 @@ fn ports(kind: Kind) -> &'static [u16] {
         Kind::Redis => &[REDIS],
         Kind::Mariadb | Kind::Mysql => &[MYSQL],
         Kind::Pgbouncer => &[],
-    }
-}
-
-async fn ping(kind: Kind, port: u16) -> bool {
-    match kind {
-        Kind::Postgres | Kind::Pgbouncer => ping::postgres(port).await,
-        Kind::Redis => ping::redis(port).await,
-        Kind::Mariadb | Kind::Mysql => ping::mysql(port).await,
     }
 }
 

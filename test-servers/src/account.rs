@@ -9,11 +9,12 @@ use anyhow::{Context, Result};
 use nix::unistd::{Uid, User};
 
 /// A user without rights if we are root, and nobody else but us if we are not.
-pub(super) struct Account(Option<User>);
+#[derive(Debug)]
+pub(crate) struct Account(Option<User>);
 
 impl Account {
     /// `name`: the user that the server's package makes.
-    pub(super) fn unprivileged(name: &str) -> Result<Self> {
+    pub(crate) fn unprivileged(name: &str) -> Result<Self> {
         if !Uid::effective().is_root() {
             return Ok(Self(None));
         }
@@ -23,7 +24,7 @@ impl Account {
         Ok(Self(Some(user)))
     }
 
-    pub(super) fn own(&self, path: &Path) -> Result<()> {
+    pub(crate) fn own(&self, path: &Path) -> Result<()> {
         if let Some(user) = &self.0 {
             chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
                 .with_context(|| format!("cannot give {} to {}", path.display(), user.name))?;
@@ -31,7 +32,7 @@ impl Account {
         Ok(())
     }
 
-    pub(super) fn runs(&self, command: &mut Command) {
+    pub(crate) fn runs(&self, command: &mut Command) {
         if let Some(user) = &self.0 {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }

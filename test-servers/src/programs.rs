@@ -9,12 +9,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+/// On the `PATH`.
+pub fn on_path(name: &str) -> Option<PathBuf> {
     find_in(&env::var_os("PATH")?, name)
 }
 
 /// Also where Debian has servers, which is not on the `PATH` of those who are not root.
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
+pub fn find(name: &str) -> Option<PathBuf> {
     on_path(name).or_else(|| find_in(OsStr::new("/usr/sbin"), name))
 }
 
@@ -24,21 +25,23 @@ fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
         .find(|file| is_executable(file))
 }
 
-pub(crate) fn is_executable(file: &Path) -> bool {
+/// Whether it is a file that can be run.
+pub fn is_executable(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// A server's version: compared by its first two numbers, shown in full.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Version {
-    pub(crate) numbers: (u32, u32),
+pub struct Version {
+    /// The first two numbers.
+    pub numbers: (u32, u32),
     text: String,
 }
 
 impl Version {
     /// Asks `program --version`, and refuses one that is older than `oldest`.
-    pub(crate) fn of(program: &Path, oldest: (u32, u32)) -> Result<Self> {
+    pub fn of(program: &Path, oldest: (u32, u32)) -> Result<Self> {
         let output = Command::new(program)
             .arg("--version")
             .output()

@@ -4,35 +4,37 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::progress::{Stopwatch, say};
+use crate::Stopwatch;
 
 /// A first start on a slow disk takes longest; past this, something is wrong.
 const START_LIMIT: Duration = Duration::from_secs(120);
-const BETWEEN_PINGS: Duration = Duration::from_millis(50);
+const BETWEEN_PINGS: Duration = Duration::from_millis(20);
 
 /// What was started: a process or a container.
-pub(crate) trait Life {
+#[allow(async_fn_in_trait, reason = "nobody outside of the workspace uses it")]
+pub trait Life {
+    /// What people call it, with its version.
     fn name(&self) -> &str;
 
+    /// When it was started.
     fn since(&self) -> Stopwatch;
 
     /// Fails, and shows the end of the log, once it has ended.
     async fn still_runs(&mut self) -> Result<()>;
 
+    /// The end of its log.
     fn log_tail(&self) -> String;
 }
 
 /// Waits until `ping` says that the server answers.
-pub(crate) async fn ready(server: &mut impl Life, ping: impl AsyncFn() -> bool) -> Result<()> {
+pub async fn ready(server: &mut impl Life, ping: impl AsyncFn() -> bool) -> Result<()> {
     loop {
         // Asked before and after: a stranger on our port must not pass for our server.
         server.still_runs().await?;
-        let (name, since) = (server.name().to_owned(), server.since());
         if ping().await {
-            server.still_runs().await?;
-            say(format_args!("{name} ready after {since}"));
-            return Ok(());
+            return server.still_runs().await;
         }
+        let (name, since) = (server.name(), server.since());
         if since.elapsed() > START_LIMIT {
             bail!(
                 "{name} does not answer after {since}\n{}",
@@ -44,14 +46,15 @@ pub(crate) async fn ready(server: &mut impl Life, ping: impl AsyncFn() -> bool) 
 }
 
 /// The end of a log, as it is shown to people.
-pub(crate) fn log_tail(name: &str, log: &[u8]) -> String {
+pub fn log_tail(name: &str, log: &[u8]) -> String {
     let log = String::from_utf8_lossy(log);
     format!("end of the log of {name}:\n{}", last_lines(&log))
 }
 
 const LOG_LINES: usize = 40;
 
-pub(crate) fn last_lines(text: &str) -> String {
+/// The last lines of what a program printed.
+pub fn last_lines(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     let first = lines.len().saturating_sub(LOG_LINES);
     lines[first..].join("\n")

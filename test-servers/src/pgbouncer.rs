@@ -1,29 +1,33 @@
 //! A private PgBouncer in transaction mode, in front of the PostgreSQL of the tests: few connections to the server, shared
 //! by all clients, so that a test of two clients has them on one session.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use url::Url;
 
-use super::access;
-use super::account::Account;
-use super::kind::Kind;
-use super::process::{Process, tied_to_us};
-use super::ready::ready;
-use super::{Running, Server, free_port, own_folder, ping};
+use crate::access;
+use crate::account::Account;
+use crate::process::tied_to_us;
 use crate::programs::{self, Version};
+use crate::server::{Plan, free_port};
+use crate::{Protocol, Server, Setup, own_folder};
 
 /// SIGINT would wait for the clients.
 const STOP: Signal = Signal::SIGTERM;
 
-pub(super) fn find() -> Option<PathBuf> {
+/// Whether its program is on this machine.
+pub fn is_installed() -> bool {
+    find().is_some()
+}
+
+fn find() -> Option<PathBuf> {
     programs::find("pgbouncer")
 }
 
-/// `postgres`: the URL of the server behind it. Users and passwords are the same in front and behind.
-pub(super) async fn start(postgres: &str) -> Result<Server> {
+/// Starts one. `postgres`: the URL of the server behind it. Users and passwords are the same in front and behind.
+pub async fn start(postgres: &str, setup: &Setup) -> Result<Server> {
     let program = find().context("pgbouncer is missing")?;
     let version = Version::of(&program, (1, 18))?;
     let upstream = Upstream::parse(postgres)?;
@@ -43,14 +47,15 @@ pub(super) async fn start(postgres: &str) -> Result<Server> {
     let mut command = tied_to_us(&program, STOP);
     account.runs(&mut command);
     command.arg(&settings).current_dir(folder.path());
-    let name = format!("pgbouncer {version}");
-    let mut process = Process::start(name, &mut command, STOP, folder.path())?;
-    ready(&mut process, async || ping::postgres(port).await).await?;
-    Ok(Server {
-        kind: Kind::Pgbouncer,
+    let plan = Plan {
+        name: format!("pgbouncer {version}"),
+        command,
+        protocol: Protocol::Postgres,
+        port,
         url: upstream.url_through("127.0.0.1", port),
-        running: Running::Process(process, folder),
-    })
+        folder,
+    };
+    plan.start(setup).await
 }
 
 /// The server behind, and the one user whose password is known: it looks up the others'.
@@ -69,7 +74,7 @@ impl Upstream {
         Ok(Self { url, host })
     }
 
-    fn settings(&self, port: u16, users: &std::path::Path) -> String {
+    fn settings(&self, port: u16, users: &Path) -> String {
         let folder = users.parent().unwrap_or(users).display();
         let user = decoded(self.url.username());
         format!(
@@ -105,7 +110,7 @@ impl Upstream {
 
 /// What does not depend on where it runs. The parameter that is ignored is one that drivers send unasked, and that
 /// PgBouncer refuses otherwise.
-pub(super) const SETTINGS: &str = "\
+pub const SETTINGS: &str = "\
 pool_mode = transaction
 default_pool_size = 3
 max_client_conn = 1000
@@ -122,8 +127,6 @@ fn decoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     const URL: &str = "postgres://me:p%40ss+%22word@db.example.org:5433/locks?sslmode=disable";

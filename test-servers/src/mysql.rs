@@ -8,37 +8,23 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
-use super::access::{self, Access};
-use super::account::Account;
-use super::kind::Kind;
-use super::process::{Process, succeed, tied_to_us};
-use super::ready::ready;
-use super::{Running, Server, ZONES, free_port, own_folder, ping};
+use crate::access::{self, Access};
+use crate::account::Account;
+use crate::process::{succeed, tied_to_us};
 use crate::programs::{self, Version};
-use crate::progress::say;
+use crate::server::{Plan, free_port};
+use crate::{Protocol, Server, Setup, ZONES, own_folder};
 
 /// It takes no notice of SIGINT.
 const STOP: Signal = Signal::SIGTERM;
 
-pub(super) struct Binaries {
-    server: PathBuf,
-    zones: PathBuf,
+/// Whether its programs are on this machine.
+pub fn is_installed() -> bool {
+    Binaries::find().is_some()
 }
 
-impl Binaries {
-    /// MariaDB has programs of the same names; they do not count.
-    pub(super) fn find() -> Option<Self> {
-        let server = programs::find("mysqld")?;
-        let output = Command::new(&server).arg("--version").output().ok()?;
-        let is_oracles = !String::from_utf8_lossy(&output.stdout).contains("MariaDB");
-        is_oracles.then_some(Self {
-            server,
-            zones: programs::on_path("mysql_tzinfo_to_sql")?,
-        })
-    }
-}
-
-pub(super) async fn start() -> Result<Server> {
+/// Starts one.
+pub async fn start(setup: &Setup) -> Result<Server> {
     let binaries = Binaries::find().context("Oracle's mysqld is missing")?;
     let version = Version::of(&binaries.server, (8, 0))?;
     let folder = own_folder("mysql")?;
@@ -47,26 +33,35 @@ pub(super) async fn start() -> Result<Server> {
         account: Account::unprivileged("mysql")?,
         folder: folder.path(),
     };
-    let access = Access::random()?;
-    say(format_args!(
-        "mysql {version}: initialize in {}",
-        folder.path().display()
-    ));
     data.initialize().await?;
-    let port = free_port()?;
-    let mut command = data.server(port, &access)?;
-    let mut process = Process::start(
-        format!("mysql {version}"),
-        &mut command,
-        STOP,
-        folder.path(),
-    )?;
-    ready(&mut process, async || ping::mysql(port).await).await?;
-    Ok(Server {
-        kind: Kind::Mysql,
+    let (access, port) = (Access::random()?, free_port()?);
+    let plan = Plan {
+        name: format!("mysql {version}"),
+        command: data.server(port, &access)?,
+        protocol: Protocol::MySql,
+        port,
         url: access.url("mysql", port),
-        running: Running::Process(process, folder),
-    })
+        folder,
+    };
+    plan.start(setup).await
+}
+
+struct Binaries {
+    server: PathBuf,
+    zones: PathBuf,
+}
+
+impl Binaries {
+    /// MariaDB has programs of the same names; they do not count.
+    fn find() -> Option<Self> {
+        let server = programs::find("mysqld")?;
+        let output = Command::new(&server).arg("--version").output().ok()?;
+        let is_oracles = !String::from_utf8_lossy(&output.stdout).contains("MariaDB");
+        is_oracles.then_some(Self {
+            server,
+            zones: programs::on_path("mysql_tzinfo_to_sql")?,
+        })
+    }
 }
 
 /// A data folder in the making, and the commands for it.

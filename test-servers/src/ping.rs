@@ -12,19 +12,41 @@ use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// How to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Redis and Valkey.
+    Redis,
+    /// MySQL and MariaDB.
+    MySql,
+    /// PostgreSQL and what stands before it.
+    Postgres,
+}
+
+impl Protocol {
+    /// Whether a server on this port of 127.0.0.1 lets clients in.
+    pub async fn answers(self, port: u16) -> bool {
+        match self {
+            Self::Redis => redis(port).await,
+            Self::MySql => mysql(port).await,
+            Self::Postgres => postgres(port).await,
+        }
+    }
+}
+
 /// A PING gets its PONG.
-pub(super) async fn redis(port: u16) -> bool {
+async fn redis(port: u16) -> bool {
     matches!(talk::<7>(port, b"PING\r\n").await, Some(reply) if reply == *b"+PONG\r\n")
 }
 
 /// A MySQL or MariaDB greets by itself; the fifth byte is the version of its protocol, or 255 for an error.
-pub(super) async fn mysql(port: u16) -> bool {
+async fn mysql(port: u16) -> bool {
     matches!(talk::<5>(port, b"").await, Some([.., 10]))
 }
 
 /// A start-up packet is answered with a question for the password (`R`), or with an error (`E`) while sessions are
 /// not let in yet.
-pub(super) async fn postgres(port: u16) -> bool {
+async fn postgres(port: u16) -> bool {
     let mut packet = vec![0, 0, 0, 0, 0, 3, 0, 0];
     packet.extend_from_slice(b"user\0distlock\0database\0distlock\0\0");
     packet[3] = packet.len() as u8;
