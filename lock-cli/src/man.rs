@@ -103,7 +103,7 @@ const CHILD_ENVIRONMENT: &Pairs = &[
 const RUN_NOTES: &str = "\
 The command finds DISTLOCK_NAME, DISTLOCK_FENCING_TOKEN and DISTLOCK_OWNER in its environment, and not the store's URL.
 The lock is given back when the command itself has ended; what it left running in the background is not waited for.
-If distlock is killed with KILL, the command lives on and the lock ends with --at-most.";
+If distlock is killed with KILL, the command lives on and the lock ends with its lease.";
 
 const PASSWORDS: &str = "\
 Everybody on a machine can read its command lines: a URL with a password belongs in a file that only its user can read \

@@ -7,7 +7,9 @@ use anyhow::Result;
 
 use crate::command::{cargo, run as step};
 use crate::progress::{Stopwatch, say};
-use crate::{conformance_page, deny, doc_links, faults_page, features, namespaces, servers_page};
+use crate::{
+    conformance_page, deny, doc_links, faults_page, features, namespaces, races, servers_page,
+};
 
 pub(crate) async fn run(may_install: bool) -> Result<ExitCode> {
     let since = Stopwatch::start();
@@ -19,6 +21,7 @@ pub(crate) async fn run(may_install: bool) -> Result<ExitCode> {
     step(&mut clippy()).await?;
     step(&mut docs()).await?;
     namespaces::test().await?;
+    races::test().await?;
     features::check().await?;
     deny::check(may_install).await?;
     say(format_args!("all checks passed, {since} in all"));

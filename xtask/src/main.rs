@@ -16,9 +16,11 @@ mod faults_page;
 mod features;
 mod install;
 mod matrix;
+mod mutants;
 mod namespaces;
 mod page;
 mod progress;
+mod races;
 mod report;
 mod servers;
 mod servers_page;
@@ -90,6 +92,16 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Try the engine's races in many orders
+    Races,
+    /// Break a copy of the code in many places, and see that the tests find each
+    Mutants {
+        #[command(flatten)]
+        missing: Missing,
+        /// A part of the name of a mutant, e.g. `release`; may be given more than once
+        #[arg(long)]
+        only: Vec<String>,
+    },
     /// Make the pages of results, from the reports of the last `test` and the data of `matrix`
     Docs,
     /// Check the links of the documents and the table of contents
@@ -156,6 +168,8 @@ async fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Ci { missing } => ci::run(missing.may_install()).await,
         Verb::Matrix { only } => matrix::run(&only).await,
         Verb::Bench { missing, args } => bench::run(missing.may_install(), &args).await,
+        Verb::Races => races::test().await.map(|()| ExitCode::SUCCESS),
+        Verb::Mutants { missing, only } => mutants::run(&only, missing.may_install()).await,
         Verb::Docs => docs().map(|()| ExitCode::SUCCESS),
         Verb::DocLinks => doc_links::run(Path::new(".")),
     }
