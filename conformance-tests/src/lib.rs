@@ -22,7 +22,7 @@
 //!     Suite::with_admin("mystore", connect)                       // a new client of the same store at each call
 //!         .forget(|name| delete_key(format!("lock:{name}")))      // optional: as an operator's DEL would
 //!         .flush(connect_elsewhere, delete_all_keys)              // optional: another store, which may be emptied
-//!         .rules_run(100)
+//!         .rules_run(102)
 //!         .run()
 //! }
 //! ```
@@ -54,6 +54,7 @@ mod client;
 mod context;
 mod crowd;
 mod dice;
+mod drops;
 mod engine;
 mod failure;
 mod history;
@@ -69,6 +70,7 @@ mod store;
 mod suite;
 mod trial;
 
+pub use drops::{Dropped, acquisitions_to_drop, drop_at_random};
 pub use report::{Outcome, Report, RuleResult};
 pub use store::StoreError;
 pub use suite::Suite;

@@ -5,6 +5,7 @@ use distlock_api::Capabilities;
 use tokio::runtime::Builder;
 
 use crate::context::Context;
+use crate::drops;
 use crate::failure::{Checked, Failure};
 use crate::history;
 use crate::rule::Rule;
@@ -21,7 +22,7 @@ const STRETCHES: [u32; 4] = [1, 3, 9, 18];
 /// Tries one rule, on a runtime of its own.
 pub(crate) fn try_rule(rule: &'static Rule, suite: &Suite) -> Result<(), String> {
     let mut stalls = Vec::new();
-    let limit = LIMIT + history::length();
+    let limit = LIMIT + history::length() + drops::length();
     for stretch in STRETCHES {
         let context = Context {
             store: Arc::new(suite.store.clone()),

@@ -11,6 +11,6 @@ fn main() -> ExitCode {
         let client = store.clone();
         async move { Ok::<_, StoreError>(client) }
     })
-    .rules_run(88)
+    .rules_run(90)
     .run()
 }

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         let client = shelf.clone();
         async move { Ok::<_, StoreError>(client) }
     })
-    .rules_run(52)
+    .rules_run(54)
     .run()
 }
 

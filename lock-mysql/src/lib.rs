@@ -32,8 +32,9 @@
 //!
 //! A grant and a release are one statement each, and so one round trip once it is prepared. A refusal is two, which write
 //! nothing; the first grant of a name is three. A renewal is one statement for up to 256 leases, and one more to tell which
-//! of them were lost, if any. Grants, renewals and releases are on disk when they are answered, as far as the server's
-//! settings go.
+//! of them were lost, if any. It does not wait for a row that another session keeps locked: that lease is answered with
+//! [`Timeout`](distlock_api::ErrorKind::Timeout), and the others are renewed. Grants, renewals and releases are on disk when
+//! they are answered, as far as the server's settings go.
 //!
 //! # Connections
 //!

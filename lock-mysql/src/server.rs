@@ -170,7 +170,7 @@ fn ours(options: MySqlConnectOptions) -> MySqlConnectOptions {
 ///
 /// A wait for a lock is over before the caller has given up. It is counted in whole seconds and looked at once a second.
 fn settings(limit: Duration) -> String {
-    let wait = 600 + (limit / 10 * 8).as_secs().saturating_sub(1).max(1);
+    let wait = (limit / 10 * 8).as_secs().saturating_sub(1).max(1);
     let statement = limit / 10 * 9;
     format!(
         "SET NAMES utf8mb4, time_zone = '+00:00', autocommit = 1, \

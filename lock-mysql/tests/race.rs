@@ -124,9 +124,9 @@ async fn renewals_of_the_same_leases_do_not_wait_for_each_other(server: Server) 
         leases.push((held.lease_id(), common::LEASE));
     }
     let mut tasks = JoinSet::new();
-    for backend in backends.iter().cloned() {
+    for backend in &backends {
         leases.reverse();
-        let leases = leases.clone();
+        let (backend, leases) = (Arc::clone(backend), leases.clone());
         tasks.spawn(async move {
             for _ in 0..20 {
                 for answer in backend.renew(&leases).await {

@@ -28,8 +28,9 @@
 //! # What it costs
 //!
 //! A grant and a release are one statement each. A refusal is one statement too, which writes nothing and locks no
-//! row; two where two clients met in that moment. Grants and renewals are on disk when they are answered; a
-//! release does not wait for the disk.
+//! row; two where two clients met in that moment. A renewal is one statement for any number of leases, and does not wait for a
+//! row that another session keeps locked: that lease is answered with [`Timeout`](distlock_api::ErrorKind::Timeout), and the
+//! others are renewed. Grants and renewals are on disk when they are answered; a release does not wait for the disk.
 //!
 //! # Connections
 //!

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use distlock_api::{LockAdmin, LockName, Result};
@@ -17,6 +18,19 @@ async fn open(table: &str) -> Result<PostgresBackend> {
     let backend = builder.connect(&common::pooler_url()).await?;
     backend.migrate().await?;
     Ok(backend)
+}
+
+/// Where the pooler is.
+fn address() -> String {
+    let options = common::pooler_options();
+    format!("{}:{}", options.get_host(), options.get_port())
+}
+
+async fn open_at(address: SocketAddr) -> Result<PostgresBackend> {
+    open(TABLE).await?;
+    let url = common::pooler_url().replace(&self::address(), &address.to_string());
+    let builder = PostgresBackend::builder().table(Table::new(TABLE)?);
+    builder.connect(&url).await
 }
 
 async fn forget(name: LockName) -> sqlx::Result<()> {
@@ -48,7 +62,8 @@ fn main() -> ExitCode {
     Suite::with_admin("pgbouncer", || open(TABLE))
         .forget(forget)
         .flush(|| open(FLUSHED), empty)
+        .link(&address(), open_at)
         .server(version)
-        .rules_run(100)
+        .rules_run(114)
         .run()
 }

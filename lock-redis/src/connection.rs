@@ -92,21 +92,31 @@ impl Connection {
 
     /// One write, and as many answers as there are commands. An error that the server answers with is a value.
     pub(crate) async fn ask(&self, commands: impl Iterator<Item = Cmd>) -> RedisResult<Vec<Value>> {
-        let mut pipeline = Pipeline::new();
-        for command in commands {
-            pipeline.add_command(command);
-        }
         self.talk()
             .unanswered_since
             .get_or_insert_with(Instant::now);
-        let mut driver = self.driver.clone();
-        let answers = driver.send_packed_commands(&pipeline, 0, pipeline.len());
-        let answers = answers.await?;
+        let answers = self.send(commands).await?;
         *self.talk() = Talk {
             unanswered_since: None,
             answered: Instant::now(),
         };
         Ok(answers)
+    }
+
+    async fn send(&self, commands: impl Iterator<Item = Cmd>) -> RedisResult<Vec<Value>> {
+        let mut driver = self.driver.clone();
+        let mut commands: Vec<_> = commands.collect();
+        // A single command is less work for the driver.
+        if let [command] = &*commands {
+            return Ok(vec![driver.send_packed_command(command).await?]);
+        }
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        for command in commands.drain(..) {
+            pipeline.add_command(command);
+        }
+        driver
+            .send_packed_commands(&pipeline, 0, pipeline.len())
+            .await
     }
 
     /// Logs in, and finds out whether somebody answers.

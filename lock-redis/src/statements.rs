@@ -97,9 +97,13 @@ impl Call {
         self.command("EVAL", self.statement.text)
     }
 
-    fn command(&self, command: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(command);
-        command.arg(script).arg(usize::from(self.key.is_some()));
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let parts = self.arguments.iter().map(Vec::len);
+        let key = self.key.as_ref().map_or(0, String::len);
+        let size = name.len() + script.len() + "1".len() + key + parts.sum::<usize>();
+        let mut command = Cmd::with_capacity(4 + self.arguments.len(), size);
+        command.arg(name).arg(script);
+        command.arg(usize::from(self.key.is_some()));
         command.arg(&self.key).arg(&self.arguments);
         command
     }

@@ -4,17 +4,29 @@ use distlock_api::Token;
 
 /// How the value of a lock key begins: the token in hexadecimal digits.
 pub(crate) fn token(token: Token) -> String {
-    format!("{:032x}", u128::from_be_bytes(*token.as_bytes()))
+    with_token(token, &[])
 }
 
 /// How the value of a held lock begins: token, `h`.
 pub(crate) fn held_by(holder: Token) -> String {
-    token(holder) + "h"
+    with_token(holder, &["h"])
 }
 
 /// The value of a held lock: token, `h`, owner.
 pub(crate) fn held(holder: Token, owner: &str) -> String {
-    held_by(holder) + owner
+    with_token(holder, &["h", owner])
+}
+
+fn with_token(token: Token, rest: &[&str]) -> String {
+    let length = rest.iter().map(|part| part.len()).sum::<usize>();
+    let mut value = String::with_capacity(32 + length);
+    for byte in token.as_bytes() {
+        for digit in [byte >> 4, byte & 15] {
+            value.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+        }
+    }
+    value.extend(rest.iter().copied());
+    value
 }
 
 /// Who has a lock, as its value tells.

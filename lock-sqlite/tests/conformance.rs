@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         .forget(move |name| forget(name.as_str().to_owned()))
         .flush(open("emptied"), move || empty(String::new()))
         .server(version)
-        .rules_run(100)
+        .rules_run(102)
         .run()
 }
 

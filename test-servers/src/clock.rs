@@ -98,3 +98,33 @@ fn built_shim() -> Result<PathBuf> {
         format!("{SHIM} was not built with {program}: let cargo build and run the tests")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// The seconds that a program sees on this clock, and those that we see.
+    fn seconds(clock: &Clock) -> (u64, u64) {
+        let output = clock.rules(Command::new("date").arg("+%s")).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        let ours = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        (text.trim().parse().unwrap(), ours.unwrap().as_secs())
+    }
+
+    #[test]
+    fn a_program_sees_the_wall_clock_that_it_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::new(folder.path()).unwrap();
+        let hour = Duration::from_secs(3600);
+        let (right, now) = seconds(&clock);
+        assert!(now - right < 60, "{right} {now}");
+        clock.set_ahead(hour).unwrap();
+        let (ahead, now) = seconds(&clock);
+        assert!(ahead > now + 3000, "{ahead} {now}");
+        clock.set_behind(hour).unwrap();
+        let (behind, now) = seconds(&clock);
+        assert!(behind + 3600 <= now, "{behind} {now}");
+    }
+}

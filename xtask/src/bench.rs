@@ -13,11 +13,24 @@ use crate::servers::plan::Plan;
 
 pub(crate) async fn run(may_install: bool, args: &[OsString]) -> Result<ExitCode> {
     let plan = Plan::usual().for_packages(&packages(args));
-    // What must be built is built before servers take part of the machine; and a wrong option is told before they start.
-    step(&mut cargo(["build", "--release", "--package", "distlock-bench"])).await?;
+    // What must be built is built before servers take part of the machine.
+    step(&mut cargo([
+        "build",
+        "--release",
+        "--package",
+        "distlock-bench",
+    ]))
+    .await?;
     install::ensure(&plan, may_install)?;
     let servers = Servers::start(&plan).await?;
-    let mut bench = cargo(["run", "--quiet", "--release", "--package", "distlock-bench", "--"]);
+    let mut bench = cargo([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "distlock-bench",
+        "--",
+    ]);
     step(bench.args(args).envs(servers.variables())).await?;
     Ok(ExitCode::SUCCESS)
 }
@@ -26,6 +39,10 @@ pub(crate) async fn run(may_install: bool, args: &[OsString]) -> Result<ExitCode
 fn packages(args: &[OsString]) -> Vec<String> {
     let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
     let mut packages = Vec::new();
+    if args.is_empty() || args.iter().any(|arg| matches!(&**arg, "-h" | "--help")) {
+        // To be told what there is takes no server.
+        packages.push("distlock-sqlite".to_owned());
+    }
     for (place, arg) in args.iter().enumerate() {
         let (option, value) = arg.split_once('=').unwrap_or((arg, ""));
         if !matches!(option, "--only" | "--store") {
@@ -39,7 +56,10 @@ fn packages(args: &[OsString]) -> Vec<String> {
 
 fn package(store: &str) -> &'static str {
     let kinds = Kind::ALL.into_iter();
-    let package = kinds.filter(|kind| kind.name() == store).map(Kind::tested_by).next();
+    let package = kinds
+        .filter(|kind| kind.name() == store)
+        .map(Kind::tested_by)
+        .next();
     package.unwrap_or("distlock-sqlite")
 }
 
@@ -54,8 +74,12 @@ mod tests {
     #[test]
     fn only_the_servers_of_the_stores_that_are_asked_for_are_started() {
         assert_eq!(packages_of(&["hold"]), [""; 0]);
+        assert_eq!(packages_of(&["hold", "--help"]), ["distlock-sqlite"]);
         let some = ["held", "--store", "redis", "--ttl", "5s", "--only=mariadb"];
         assert_eq!(packages_of(&some), ["distlock-redis", "distlock-mysql"]);
-        assert_eq!(packages_of(&["hold", "--only", "sqlite"]), ["distlock-sqlite"]);
+        assert_eq!(
+            packages_of(&["hold", "--only", "sqlite"]),
+            ["distlock-sqlite"]
+        );
     }
 }

@@ -1,12 +1,21 @@
 //! Promise 8: a future dropped at any await point leaves nothing behind. What needs faults in the network is tested
 //! with the backends.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use distlock_api::LockName;
+use async_trait::async_trait;
+use distlock_api::clock::{self, Instant};
+use distlock_api::{
+    AcquireRequest, Attempt, Capabilities, LeaseId, Lock, LockBackend, LockName, Locks, Release,
+    Renewal, Result,
+};
+use tokio::runtime::Handle;
 
 use crate::client::Client;
 use crate::context::Context;
+use crate::drops::{acquisitions_to_drop, drop_at_random};
 use crate::engine::acquire;
 use crate::failure::{Checked, ensure};
 use crate::polls::polled;
@@ -19,6 +28,10 @@ rules! {
         "A release that is dropped at any of its await points is done all the same.";
     "8.3" dropped_calls []
         "A client of which any call was dropped at any await point answers the next one rightly.";
+    "8.4" dropped_at_random []
+        "Many acquisitions that are dropped at random leave no lock and no task.";
+    "8.5" watched_and_dropped []
+        "Watchdogs of locks that are dropped or released at random renew nothing afterwards.";
 }
 
 /// More await points than any call has.
@@ -121,4 +134,104 @@ async fn usable(cx: &Context, client: &Client, polls: usize) -> Checked {
         failure.context(format!("after calls that were dropped after {polls} polls"))
     };
     cycle.await.map_err(after)
+}
+
+async fn dropped_at_random(cx: Context) -> Checked {
+    let (one, two) = (cx.client().await?, cx.client().await?);
+    // Some have a task for each connection.
+    let warm = one.take(&cx.request(&cx.name()?, cx.lease(5000))).await?;
+    one.free(&warm).await?;
+    let (locks, stem, tasks) = (one.locks(), cx.name()?, tasks());
+    let count = acquisitions_to_drop(300);
+    let options = |lock: Lock| lock.at_most_for(LONG);
+    let dropped = drop_at_random(&locks, stem.as_str(), count, options).await?;
+    locks.shutdown(cx.patience).await?;
+    drop(locks);
+    for name in &dropped.names {
+        let request = cx.request(name, cx.lease(5000));
+        two.take_when_free(&request).await?;
+    }
+    no_more_tasks(&cx, tasks).await
+}
+
+async fn watched_and_dropped(cx: Context) -> Checked {
+    let (one, two) = (cx.client().await?, cx.client().await?);
+    let warm = one.take(&cx.request(&cx.name()?, cx.lease(5000))).await?;
+    one.free(&warm).await?;
+    let (stem, tasks) = (cx.name()?, tasks());
+    let counting = Arc::new(Counting {
+        backend: one.backend,
+        renewals: AtomicU64::new(0),
+    });
+    let locks = Locks::from_arc(counting.clone());
+    let count = acquisitions_to_drop(300);
+    let options = |lock: Lock| lock.watchdog(WATCHDOG);
+    let dropped = drop_at_random(&locks, stem.as_str(), count, options).await?;
+    locks.shutdown(cx.patience).await?;
+    let renewals = counting.renewals.load(Ordering::SeqCst);
+    clock::sleep(WATCHDOG * 2).await;
+    let later = counting.renewals.load(Ordering::SeqCst);
+    ensure!(
+        renewals == later,
+        "nobody holds a lock, and {} renewals left",
+        later - renewals
+    );
+    drop((locks, counting));
+    for name in &dropped.names {
+        let request = cx.request(name, cx.lease(5000));
+        two.take_when_free(&request).await?;
+    }
+    no_more_tasks(&cx, tasks).await
+}
+
+/// No rule waits for the end of a lease of this length.
+const LONG: Duration = Duration::from_secs(600);
+
+/// So short that renewals leave all the time.
+const WATCHDOG: Duration = Duration::from_millis(300);
+
+/// How many tasks this rule's runtime has.
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+/// That what was done in the background comes to an end.
+async fn no_more_tasks(cx: &Context, before: usize) -> Checked {
+    let since = Instant::now();
+    while tasks() > before {
+        ensure!(
+            since.elapsed() < cx.patience,
+            "{before} tasks were alive before, and now there are {}",
+            tasks()
+        );
+        clock::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+/// A backend whose renewals are counted.
+#[derive(Debug)]
+struct Counting {
+    backend: Arc<dyn LockBackend>,
+    renewals: AtomicU64,
+}
+
+#[async_trait]
+impl LockBackend for Counting {
+    fn capabilities(&self) -> Capabilities {
+        self.backend.capabilities()
+    }
+
+    async fn try_acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        self.backend.try_acquire(request).await
+    }
+
+    async fn renew(&self, leases: &[(LeaseId, Duration)]) -> Vec<Result<Renewal>> {
+        self.renewals.fetch_add(1, Ordering::SeqCst);
+        self.backend.renew(leases).await
+    }
+
+    async fn release(&self, lease: &LeaseId, linger: Duration) -> Result<Release> {
+        self.backend.release(lease, linger).await
+    }
 }

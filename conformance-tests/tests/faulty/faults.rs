@@ -102,7 +102,7 @@ pub(crate) const FAULTS: &[(Fault, &[&str])] = &[
     (RestOutlivesForce, &["4.5"]),
     (
         ReleaseWithoutEffect,
-        &["4.7", "8.1", "8.2", "9.1", "9.2", "9.4", "L.1"],
+        &["4.7", "8.1", "8.2", "8.4", "9.1", "9.2", "9.4", "L.1"],
     ),
     (ReleaseByAnybody, &["5.1", "5.12", "9.5"]),
     (ReleaseByTheClient, &["5.1"]),
@@ -159,7 +159,7 @@ pub(crate) const FAULTS: &[(Fault, &[&str])] = &[
 
 /// Rules about the engine above the backends. No backend can break them, and the engine's own tests show that they
 /// can be broken.
-pub(crate) const ENGINE_ONLY: &[&str] = &["7.2", "C.3", "D.1", "N.3"];
+pub(crate) const ENGINE_ONLY: &[&str] = &["7.2", "8.5", "C.3", "D.1", "N.3"];
 
 /// Rules that need a link to a server, which a store in a folder does not have. Mutants of the engine and of backends show
 /// that they can be broken (`cargo xtask mutants`).

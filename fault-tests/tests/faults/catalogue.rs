@@ -6,8 +6,9 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use distlock::ErrorKind;
+use distlock::{ErrorKind, clock};
 use libtest_mimic::Failed;
 use tokio::runtime;
 
@@ -105,6 +106,9 @@ pub(crate) struct Case {
     run: Run,
 }
 
+/// How long a test may take, however busy the machine is.
+const LIMIT: Duration = Duration::from_secs(300);
+
 type Run = Arc<dyn Fn(Ground) -> Pin<Box<dyn Future<Output = Seen>>> + Send + Sync>;
 
 impl Case {
@@ -119,7 +123,10 @@ impl Case {
             .enable_all()
             .build()?;
         let ground = Ground::new(self.store, Arc::clone(templates));
-        let run = AssertUnwindSafe(|| runtime.block_on((self.run)(ground)));
+        let run = AssertUnwindSafe(|| {
+            let seen = clock::timeout(LIMIT, (self.run)(ground));
+            runtime.block_on(seen).expect("no end of it")
+        });
         catch_unwind(run).map_err(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use distlock::{Hold, clock};
 use distlock_test_servers::{Clock, Server};
@@ -73,9 +73,20 @@ impl Client {
         Duration::from_millis(self.ask("remaining").await.parse().unwrap())
     }
 
+    /// Its wall clock.
+    pub(crate) async fn wall(&mut self) -> SystemTime {
+        let millis = self.ask("wall").await.parse().unwrap();
+        SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+    }
+
     /// Waits until it says that it has lost the lock, and why.
     pub(crate) async fn lost(&mut self) -> String {
         self.ask("lost").await
+    }
+
+    /// Lets it release the lock.
+    pub(crate) async fn release(&mut self) {
+        assert_eq!(self.ask("release").await, "Released");
     }
 
     async fn ask(&mut self, question: &str) -> String {
@@ -113,7 +124,12 @@ pub(crate) fn run(order: &str) -> ExitCode {
     });
     say(crate::evidence::fence(&guard).value());
     for question in std::io::stdin().lock().lines() {
-        answer(&runtime, &guard, &question.unwrap());
+        let question = question.unwrap();
+        if question == "release" {
+            say(format!("{:?}", runtime.block_on(guard.release()).unwrap()));
+            break;
+        }
+        answer(&runtime, &guard, &question);
     }
     ExitCode::SUCCESS
 }
@@ -121,6 +137,10 @@ pub(crate) fn run(order: &str) -> ExitCode {
 fn answer(runtime: &tokio::runtime::Runtime, hold: &Hold, question: &str) {
     match question {
         "valid" => say(hold.is_valid()),
+        "wall" => {
+            let wall = clock::wall().duration_since(SystemTime::UNIX_EPOCH);
+            say(wall.unwrap().as_millis());
+        }
         "remaining" => say(hold.remaining().as_millis()),
         _ => say(runtime.block_on(hold.lost())),
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Acquisition, Fenced, FencingToken, Guard, Hold, Lock, Locks, clock};
+use distlock::{Acquisition, Fenced, FencingToken, Guard, Hold, Lock, Locks, Loss, clock};
 
 use crate::catalogue::Seen;
 use crate::ground::{LONG, PATIENCE, fixed, soon};
@@ -33,6 +33,20 @@ pub(crate) async fn acquired_at_last(lock: &Lock) -> Guard {
 pub(crate) async fn refused(rival: &Locks) {
     let refused = fixed(rival, LONG).try_acquire().await.unwrap();
     assert!(matches!(refused, Acquisition::Held(_)), "{refused:?}");
+}
+
+/// Waits until no more than this is left, since the renewals fail.
+pub(crate) async fn endangered(hold: &Hold, left: Duration) {
+    let endangered = clock::timeout(PATIENCE, hold.endangered(left)).await;
+    assert!(endangered.is_some(), "the renewals do not fail");
+}
+
+/// Waits until the holder is told of its loss, and why.
+pub(crate) async fn loss(hold: &Hold) -> Loss {
+    let loss = clock::timeout(PATIENCE, hold.lost()).await;
+    let loss = loss.expect("no loss is told");
+    assert!(!hold.is_valid());
+    loss
 }
 
 /// Waits until the lease is renewed, which must happen before it is lost.

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use distlock::ForceRelease;
+
 use crate::catalogue::{Assumption, Cases, Fault, Seen, Store};
-use crate::evidence::{acquired, refused, two_holders};
+use crate::evidence::{acquired, fence, refused, two_holders};
 use crate::ground::{Ground, LONG, fixed};
 
 const CAUGHT_UP: Fault = Fault {
@@ -45,8 +47,15 @@ async fn to_a_replica_that_has_it(ground: Ground) -> Seen {
     ground.caught_up(&primary, &replica).await;
     primary.crash().unwrap();
     ground.promote(&replica).await;
-    refused(&ground.locks(&replica).await).await;
+    let rival = ground.locks(&replica).await;
+    refused(&rival).await;
     assert!(holder.is_valid());
+    // Its holder knows the old primary only.
+    let admin = distlock::open(replica.url()).await.unwrap();
+    let freed = admin.force_release(holder.name(), holder.fencing_token());
+    assert!(matches!(freed.await.unwrap(), ForceRelease::Freed { .. }));
+    let next = acquired(&fixed(&rival, LONG)).await;
+    assert!(fence(&next) > fence(&holder));
     Seen::Held
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use distlock::Fenced;
+use distlock::{Fenced, clock};
 
 use crate::catalogue::{Assumption, Cases, Fault, Seen, Store};
 use crate::client::{Client, Lease};
-use crate::evidence::{acquired_at_last, fence, refused};
+use crate::evidence::{acquired, acquired_at_last, fence, refused};
 use crate::ground::{Ground, LONG, fixed};
 
 const WALL: Fault = Fault {
@@ -58,31 +58,36 @@ async fn a_wall_clock_that_jumps(ground: Ground) -> Seen {
     let day = Duration::from_secs(24 * 3600);
     let mut least = client.remaining().await;
     loop {
-        client.clock.set_ahead(day).unwrap();
-        refused(&rival).await;
         client.clock.set_behind(day).unwrap();
+        refused(&rival).await;
+        client.clock.set_ahead(day).unwrap();
+        assert!(client.wall().await > clock::wall() + day / 2);
         let left = client.remaining().await;
         assert!(left <= lease && client.is_valid().await);
         if left > least + Duration::from_millis(1) {
-            return Seen::Held;
+            break;
         }
         least = left;
     }
+    client.release().await;
+    let next = acquired(&fixed(&rival, LONG)).await;
+    assert!(fence(&next) > client.fence);
+    Seen::Held
 }
 
 /// The deadline leaves room for it.
 async fn a_little_slow(ground: Ground) -> Seen {
-    in_time(&ground, 99).await
+    in_time(&ground, Duration::from_secs(6), 99).await
 }
 
 async fn fast(ground: Ground) -> Seen {
-    in_time(&ground, 200).await
+    in_time(&ground, Duration::from_secs(2), 200).await
 }
 
-async fn in_time(ground: &Ground, percent: i64) -> Seen {
+/// A rival that asks all the time finds the lock free no earlier than the holder counts on it no longer.
+async fn in_time(ground: &Ground, lease: Duration, percent: i64) -> Seen {
     let server = ground.server().await;
     let rival = ground.locks(&server).await;
-    let lease = Duration::from_secs(2);
     let mut client = Client::start(&server, Lease::Fixed(lease), percent).await;
     let next = acquired_at_last(&fixed(&rival, LONG)).await;
     assert!(!client.is_valid().await, "there were two holders");

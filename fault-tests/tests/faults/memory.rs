@@ -6,7 +6,7 @@ use distlock::Loss;
 use distlock_test_servers::Setup;
 
 use crate::catalogue::{Assumption, Cases, Fault, Seen, Store};
-use crate::evidence::{acquired, passed_on_after_the_loss, two_holders};
+use crate::evidence::{acquired, loss, passed_on_after_the_loss, two_holders};
 use crate::ground::{Ground, LONG, fixed, mariadb_told, redis_asked, watched};
 
 const DELETED: Fault = Fault {
@@ -61,7 +61,7 @@ async fn deleted_while_watched(ground: Ground) -> Seen {
     let holder = acquired(&watched(&locks, Duration::from_secs(15))).await;
     ground.forget(&server).await;
     // By the next renewal, and not only by the deadline.
-    let loss = holder.lost().await;
+    let loss = loss(&holder).await;
     assert!(matches!(loss, Loss::Gone), "{loss}");
     passed_on_after_the_loss(&holder, &rival).await
 }

@@ -1,11 +1,13 @@
 //! What only PostgreSQL does.
 
+use std::pin::pin;
+
 use distlock::{Effect, ErrorKind};
 use distlock_test_servers::{Server, Setup};
 use sqlx::{Connection, PgConnection};
 
 use crate::catalogue::{Cases, Fault, Seen, Store};
-use crate::evidence::{acquired, refused};
+use crate::evidence::{acquired, passed_on, refused};
 use crate::ground::{Ground, LONG, fixed, postgres_asked, soon};
 
 const STANDBY: Fault = Fault {
@@ -85,16 +87,28 @@ async fn a_cancelled_wait_for_a_standby(ground: Ground) -> Seen {
     .await;
     assert!(postgres_asked::<bool>(&server, "SELECT pg_reload_conf()").await);
     let lock = fixed(&locks, LONG);
-    let cancel = async {
-        let waiting = "SELECT COALESCE(bool_or(pg_cancel_backend(pid)), false) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-        while !postgres_asked::<bool>(&server, waiting).await {
-            soon().await;
-        }
+    let holder = loop {
+        let mut asking = pin!(acquired(&lock));
+        tokio::select! {
+            // The server has not read its new settings yet.
+            guard = &mut asking => guard.release().await.unwrap(),
+            () = cancelled_wait(&server) => break asking.await,
+        };
     };
-    let (holder, ()) = tokio::join!(acquired(&lock), cancel);
     refused(&rival).await;
-    assert!(holder.is_valid());
+    told(&server, "ALTER SYSTEM RESET synchronous_standby_names").await;
+    assert!(postgres_asked::<bool>(&server, "SELECT pg_reload_conf()").await);
+    passed_on(holder, &rival).await;
     Seen::Held
+}
+
+/// Cancels the statement that waits for a standby, once there is one.
+async fn cancelled_wait(server: &Server) {
+    let cancel = "SELECT COALESCE(bool_or(pg_cancel_backend(pid)), false) FROM pg_stat_activity
+        WHERE wait_event = 'SyncRep'";
+    while !postgres_asked::<bool>(server, cancel).await {
+        soon().await;
+    }
 }
 
 async fn told(server: &Server, sql: &'static str) {

@@ -7,7 +7,7 @@ use distlock::{ErrorKind, clock};
 use distlock_test_servers::Server;
 
 use crate::catalogue::{Cases, Fault, Seen, Store};
-use crate::evidence::{acquired, held_on, passed_on};
+use crate::evidence::{acquired, endangered, held_on, passed_on};
 use crate::ground::{Ground, LONG, fixed, redis_asked, watched};
 
 const CANNOT_SAVE: Fault = Fault {
@@ -85,7 +85,7 @@ async fn unavailable_for_a_while(
     let holder = acquired(&watched(&locks, lease)).await;
     fault.await;
     let error = fixed(&rival, LONG).try_acquire().await.unwrap_err();
-    holder.endangered(lease / 2).await;
+    endangered(&holder, lease / 2).await;
     mended.await;
     held_on(holder, &rival).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

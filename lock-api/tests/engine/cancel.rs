@@ -52,6 +52,36 @@ async fn an_attempt_that_times_out_is_carried_on_and_released() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_never_answered_is_released_all_the_same() {
+    let backend = Scripted::on_acquire([Fault::SlowAnswer(3600 * SECOND)]);
+    let locks = Locks::new(backend.clone());
+    let lock = locks.lock("job").unwrap().at_most_for(60 * SECOND);
+    let error = lock.try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(backend.state("job").await, LockState::Held);
+    locks.shutdown(20 * SECOND).await.unwrap();
+    assert_eq!(backend.state("job").await, LockState::Free);
+}
+
+/// (J2) The caller's own time limit ends in the tick in which the grant arrives.
+#[tokio::test(start_paused = true)]
+async fn a_time_limit_that_ends_with_the_grant_gives_a_guard_or_leaves_nothing() {
+    for after in [999, 1_000, 1_001] {
+        let backend = Scripted::on_acquire([Fault::SlowAnswer(SECOND)]);
+        let locks = Locks::new(backend.clone());
+        let lock = locks.lock("job").unwrap().at_most_for(60 * SECOND);
+        let limit = Duration::from_millis(after);
+        if let Some(acquired) = clock::timeout(limit, lock.try_acquire()).await {
+            let guard = acquired.unwrap().acquired().unwrap();
+            assert!(guard.is_valid());
+            guard.release().await.unwrap();
+        }
+        locks.shutdown(5 * SECOND).await.unwrap();
+        assert_eq!(backend.state("job").await, LockState::Free, "{after} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_whose_answer_was_lost_is_released() {
     let backend = Scripted::on_acquire([Fault::LostAnswer]);
     let (locks, lock) = lock(&backend);

@@ -12,11 +12,12 @@
 -- The keys beside the lock are made from its name instead of being passed: the hash tag keeps them in its slot, and
 -- the command stays under 200 bytes.
 local lock, value, lease, tick = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local counter, ticks = lock .. ':f', lock .. ':t'
+local counter, ticks = lock .. ':f', tick and lock .. ':t'
 local HOUR, DAY = 3600000, 86400000
 
--- max(stored + 1, the server's time in µs). A new lock's end gives the time for less than TIME does, but in whole ms:
--- good enough to count on from, while a counter that was lost within the same ms needs the µs to grow.
+-- The fence: max(stored + 1, the server's time in µs). A new lock's end gives the time for less than TIME does, but in
+-- whole ms: good enough to count on from, while a counter that was lost within the same ms needs the µs to grow. With a
+-- new lock the tick is stored, too.
 local function next_fence(new)
   local stored = redis.call('INCR', counter)
   local ends = new and stored > 1 and redis.pcall('PEXPIRETIME', lock)
@@ -33,8 +34,11 @@ local function next_fence(new)
   end
   -- The counter outlives the lease by two days at least, counted from its own value: by then the server's time is past
   -- it, so that nothing is lost with it. Once an hour is often enough.
-  if lease > HOUR or math.floor(fence / HOUR / 1000) ~= math.floor(stored / HOUR / 1000) then
+  if lease > HOUR or fence % (1000 * HOUR) < fence - stored then
     redis.call('PEXPIREAT', counter, math.floor(fence / 1000) + lease + 2 * DAY)
+  end
+  if new and tick then
+    redis.call('SET', ticks, tick, 'PX', lease + 31 * DAY)
   end
   return fence
 end
@@ -44,13 +48,7 @@ local last = tick and redis.call('GET', ticks)
 local done = last and tick <= last
 
 if not done and redis.call('SET', lock, value, 'NX', 'PX', ARGV[2]) then
-  local ok, fence = pcall(function()
-    local fence = next_fence(true)
-    if tick then
-      redis.call('SET', ticks, tick, 'PX', lease + 31 * DAY)
-    end
-    return fence
-  end)
+  local ok, fence = pcall(next_fence, true)
   if ok then
     return fence
   end

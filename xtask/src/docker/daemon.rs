@@ -10,8 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 
 use super::version;
-use distlock_test_servers::programs;
 use crate::progress::{Stopwatch, say};
+use distlock_test_servers::programs;
 use distlock_test_servers::ready::last_lines;
 
 const PID_FILE: &str = "/run/distlock-dockerd.pid";

@@ -11,9 +11,9 @@ use tokio::time::timeout;
 
 use super::docker;
 use crate::command::run;
-use distlock_test_servers::programs;
 use crate::progress::{Stopwatch, say};
 use crate::servers::kind::Kind;
+use distlock_test_servers::programs;
 
 /// One version of a server.
 #[derive(Debug)]
@@ -254,7 +254,10 @@ async fn logged(command: &mut Command, log: &Path) -> Result<()> {
     command.stdout(output.try_clone()?).stderr(output);
     if let Err(error) = run(command).await {
         let log = std::fs::read_to_string(log).unwrap_or_default();
-        bail!("{error:#}\n{}", distlock_test_servers::ready::last_lines(&log));
+        bail!(
+            "{error:#}\n{}",
+            distlock_test_servers::ready::last_lines(&log)
+        );
     }
     Ok(())
 }

@@ -16,9 +16,10 @@ use crate::servers::Servers;
 use crate::servers::plan::Plan;
 use list::MUTANTS;
 
-/// The copy that is broken, and what is built of it.
+/// The copy that is broken, and what is built of it: with the locks of the races apart, so that nothing is built anew.
 const TREE: &str = "target/mutants/tree";
 const BUILD: &str = "target/mutants/build";
+const RACES_BUILD: &str = "target/mutants/races";
 
 /// One place to break.
 struct Mutant {
@@ -120,15 +121,15 @@ impl Mutant {
 impl Test {
     /// Whether the test ran and failed. Code that does not compile proves nothing.
     async fn fails(&self, servers: &Servers) -> Result<bool> {
-        let mut command = match self.target {
-            super::races::TARGET => super::races::command(self.name),
+        let (mut command, build) = match self.target {
+            super::races::TARGET => (super::races::command(self.name), RACES_BUILD),
             target => {
                 let mut command = cargo(["test", "--all-features", "-p", self.package]);
                 command.args(["--test", target, "--", self.name]);
-                command
+                (command, BUILD)
             }
         };
-        let build = std::env::current_dir()?.join(BUILD);
+        let build = std::env::current_dir()?.join(build);
         command
             .current_dir(TREE)
             .env("CARGO_TARGET_DIR", build)

@@ -188,7 +188,11 @@ async fn ready(server: &mut impl Life, kind: Kind, port: u16) -> Result<()> {
 }
 
 fn say_ready(server: &impl Life) {
-    say(format_args!("{} ready after {}", server.name(), server.since()));
+    say(format_args!(
+        "{} ready after {}",
+        server.name(),
+        server.since()
+    ));
 }
 
 /// A running server and how tests reach it.
