@@ -210,9 +210,8 @@ impl Hold {
     ///
     /// Cancel safety and panics are those of [`lost`](Self::lost).
     pub async fn endangered(&self, margin: Duration) {
+        // Made before looking, so that an end in between is not missed.
         let mut end = std::pin::pin!(self.0.end.notified());
-        // In the list of the notified before looking, so that an end in between is not missed.
-        end.as_mut().enable();
         loop {
             let left = self.remaining();
             if left <= margin {

@@ -37,9 +37,8 @@ impl Background {
     /// Waits until nothing is pending.
     pub(crate) async fn idle(&self) {
         loop {
-            let mut notified = std::pin::pin!(self.idle.notified());
-            // In the list of the notified before looking, so that the last ticket's end is not missed.
-            notified.as_mut().enable();
+            // Made before looking, so that the last ticket's end is not missed.
+            let notified = self.idle.notified();
             if self.pending() == 0 {
                 return;
             }

@@ -37,7 +37,7 @@ struct Bounds {
 
 fn bounds() -> impl Strategy<Value = Bounds> {
     let length = |millis: std::ops::Range<u64>| millis.prop_map(Duration::from_millis);
-    let watchdog = prop::option::weighted(0.7, length(300..3000));
+    let watchdog = prop::option::weighted(0.7, length(1000..3000));
     let at_most = prop::option::of(length(3000..9000));
     let at_least = prop::option::weighted(0.3, length(1..3000));
     (watchdog, at_most, at_least).prop_map(|(watchdog, at_most, at_least)| Bounds {
@@ -50,13 +50,13 @@ fn bounds() -> impl Strategy<Value = Bounds> {
 
 fn step() -> impl Strategy<Value = Step> {
     let name = 0..NAMES.len();
-    let length = (0..4000_u64).prop_map(Duration::from_millis);
+    let length = |most: u64| (0..most).prop_map(Duration::from_millis);
     prop_oneof![
         4 => (name.clone(), bounds()).prop_map(|(name, bounds)| Step::Acquire(name, bounds)),
         2 => any::<usize>().prop_map(Step::Release),
         1 => any::<usize>().prop_map(Step::Drop),
-        4 => length.clone().prop_map(Step::Wait),
-        1 => length.prop_map(Step::Outage),
+        4 => length(4000).prop_map(Step::Wait),
+        2 => length(1500).prop_map(Step::Outage),
         1 => name.prop_map(Step::Force),
     ]
 }
@@ -86,6 +86,9 @@ struct World {
     fences: [Option<FencingToken>; NAMES.len()],
     /// Until when each name must not be granted, whatever happens but force.
     kept: [Option<(Instant, Duration)>; NAMES.len()],
+    /// How long the last outage was, and when it ended.
+    away: Duration,
+    back_since: Option<Instant>,
 }
 
 struct Held {
@@ -109,6 +112,8 @@ impl World {
             held: Vec::new(),
             fences: [None; NAMES.len()],
             kept: [None; NAMES.len()],
+            away: Duration::ZERO,
+            back_since: None,
         }
     }
 
@@ -118,14 +123,7 @@ impl World {
             Step::Release(which) => self.release(which).await,
             Step::Drop(which) => self.drop(which).await,
             Step::Wait(length) => self.wait(length).await,
-            Step::Outage(length) => {
-                for held in &mut self.held {
-                    held.outage = held.outage.max(length);
-                }
-                self.backend.set_down(true);
-                self.wait(length).await;
-                self.backend.set_down(false);
-            }
+            Step::Outage(length) => self.outage(length).await,
             Step::Force(name) => self.force(name).await,
         }
         self.look().await;
@@ -215,6 +213,21 @@ impl World {
         for held in self.held.iter_mut().filter(|held| held.name == name) {
             held.forced = true;
         }
+    }
+
+    /// Two outages with too little between them for a renewal are one.
+    async fn outage(&mut self, length: Duration) {
+        self.away = match self.back_since {
+            Some(since) if since.elapsed() < SETTLED => self.away + length,
+            _ => length,
+        };
+        for held in &mut self.held {
+            held.outage = held.outage.max(self.away);
+        }
+        self.backend.set_down(true);
+        self.wait(length).await;
+        self.backend.set_down(false);
+        self.back_since = Some(Instant::now());
     }
 
     async fn wait(&mut self, length: Duration) {
