@@ -56,8 +56,9 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let load = match options.quick {
         true => Load {
             locks: 20,
-            ttl: Duration::from_millis(900),
-            time: Duration::from_millis(1200),
+            // Long enough for a slow machine, so that nothing is renewed.
+            ttl: Duration::from_secs(30),
+            time: Duration::from_millis(100),
         },
         false => Load {
             locks: options.locks,

@@ -39,7 +39,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         some => some,
     };
     let (blocks, cycles) = match options.quick {
-        true => (4, 20),
+        true => (2, 10),
         false => (options.blocks, options.cycles),
     };
     ensure!(blocks > 0 && cycles > 0, "nothing to measure");

@@ -147,7 +147,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         to: "true => Keep::No,",
         tests: &[
             ENGINE.named("watchdog::failures_are_tried_again_until_the_deadline"),
-            REDIS.named("F.4_reset_connections_keep_the_lock"),
+            REDIS.named("F.2_healed_link_keeps_the_lock"),
         ],
     },
     Mutant {
