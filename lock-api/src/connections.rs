@@ -116,6 +116,7 @@ impl<C> Connections<C> {
             ),
         )
         .with_effect(Effect::None)
+        .with_store_up()
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle<C>>> {

@@ -17,6 +17,7 @@ struct Inner {
     kind: ErrorKind,
     effect: Effect,
     retryable: bool,
+    store_is_up: bool,
     message: String,
     backend: Option<&'static str>,
     operation: Option<Operation>,
@@ -94,6 +95,7 @@ impl Error {
             kind,
             effect,
             retryable,
+            store_is_up: false,
             message: message.into(),
             backend: None,
             operation: None,
@@ -114,6 +116,13 @@ impl Error {
     #[must_use]
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.0.retryable = retryable;
+        self
+    }
+
+    /// Says that the store is well: it answered, or was not asked, and others are in the way.
+    #[must_use]
+    pub fn with_store_up(mut self) -> Self {
+        self.0.store_is_up = true;
         self
     }
 
@@ -162,6 +171,13 @@ impl Error {
     /// Whether the same call may succeed later without anybody's intervention.
     pub fn is_retryable(&self) -> bool {
         self.0.retryable
+    }
+
+    /// Whether the store cannot be reached or does not answer: what [`Lock::fail_open`](crate::Lock::fail_open) is about. False
+    /// where it is well and others are in the way, a session that keeps the row locked for one.
+    pub fn is_store_down(&self) -> bool {
+        let kinds = [ErrorKind::Timeout, ErrorKind::Unavailable];
+        !self.0.store_is_up && kinds.contains(&self.0.kind)
     }
 
     /// What is wrong and what to do about it, without the context that `Display` adds.

@@ -12,8 +12,9 @@ use crate::{Error, ErrorKind, Hold, Operation, Release, Result};
 /// right after `is_valid` said yes can be delayed without limit: only a resource that checks the
 /// [fencing token](Hold::fencing_token) closes that gap.
 ///
-/// The background works while the tokio runtime in which the lock was acquired lives; after that, or after
-/// [`std::mem::forget`], the lock frees itself at the end of its lease. Call
+/// The background works while the tokio runtime in which the lock was acquired lives; after that the lock frees itself at the
+/// end of its lease. So it does after [`std::mem::forget`], but a [`watchdog`](crate::Lock::watchdog) renews a forgotten lock
+/// until `at_most_for`, or for as long as the runtime lives. Call
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the runtime ends.
 #[derive(Debug)]
 #[must_use = "a guard that is not kept releases its lock at once"]

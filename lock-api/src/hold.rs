@@ -50,7 +50,8 @@ pub enum Loss {
     Gone,
     /// The watchdog could not renew the lease in time.
     NotRenewed {
-        /// Why the last try failed; `None` if there was none to fail, because this process stood still.
+        /// Why the last try failed; `None` if there was none to fail, because this process, or the runtime in which the lock was
+        /// acquired, stood still.
         cause: Option<Error>,
     },
     /// The guard was released or dropped, or the job under [`Lock::run`](crate::Lock::run) has ended.
@@ -66,9 +67,9 @@ impl fmt::Display for Loss {
             Self::NotRenewed { cause: Some(cause) } => {
                 write!(f, "the lease could not be renewed in time: {cause}")
             }
-            Self::NotRenewed { cause: None } => {
-                f.write_str("the lease was not renewed in time: this process stood still")
-            }
+            Self::NotRenewed { cause: None } => f.write_str(
+                "the lease was not renewed in time: this process, or its runtime, stood still",
+            ),
             Self::Released => f.write_str("the lock was released"),
         }
     }
@@ -175,6 +176,12 @@ impl Hold {
             Some(_) => Duration::ZERO,
             None => state.deadline.remaining(),
         }
+    }
+
+    /// Whether no renewal will move the deadline any more: the lease is a fixed one, or the watchdog has reached
+    /// `at_most_for`.
+    pub fn is_final(&self) -> bool {
+        self.state().is_last
     }
 
     /// Whether the lock is not released and the deadline is still to come, computed from the clock at every call: true

@@ -193,27 +193,34 @@ pub enum Outcome<T> {
         /// Why there was no lock.
         cause: Error,
     },
+    /// The store was down, the job ran without a lock, because [`Lock::fail_open`] was chosen, and it was stopped at
+    /// `at_most_for`: its future was dropped.
+    StoppedUnlocked {
+        /// Why there was no lock.
+        cause: Error,
+    },
 }
 
 impl Lock {
     /// The upper bound of a hold: the lock frees itself then, whatever became of its holder. 10 ms to 3650 days.
     ///
-    /// Longer than the longest run of the job, for [`run`](Self::run) stops it at the end. Only locks that end with
-    /// the process anyway ([`Scope::Process`](crate::Scope::Process)) may do without.
+    /// Longer than the longest run of the job, for [`run`](Self::run) stops it at the end. Required without a
+    /// [`watchdog`](Self::watchdog), but for locks that end with the process anyway
+    /// ([`Scope::Process`](crate::Scope::Process)).
     pub fn at_most_for(mut self, at_most: Duration) -> Self {
         self.options.at_most_for = Some(at_most);
         self
     }
 
-    /// Renews a lease of this length for as long as the guard lives: for jobs of any length. 300 ms to 3650 days; 30 s
-    /// ([`WATCHDOG_TTL`](crate::options::WATCHDOG_TTL)) is a good choice.
+    /// Renews a lease of this length for as long as the guard lives: for jobs of any length. 300 ms to 3650 days, and not longer
+    /// than `at_most_for`; 30 s ([`WATCHDOG_TTL`](crate::options::WATCHDOG_TTL)) is a good choice.
     ///
     /// A renewal is due after a third of it, so that two may fail. If this process dies, the lock is free after the rest of
-    /// the lease. With [`at_most_for`](Self::at_most_for) the lease is renewed up to that bound. Without it, a guard
+    /// the lease, or of a longer `at_least_for`. With [`at_most_for`](Self::at_most_for) the lease is renewed up to that bound. Without it, a guard
     /// that is leaked, or a job that hangs, keeps the lock for as long as the process lives.
     ///
-    /// Renewals run in tasks of the runtime in which the lock was acquired. Where its threads are kept busy for too long,
-    /// [`is_valid`](Hold::is_valid) says so at the deadline like everywhere else.
+    /// Renewals run in tasks of the runtime in which the lock was acquired, and end with it. Where its threads are kept busy for
+    /// too long, [`is_valid`](Hold::is_valid) says so at the deadline like everywhere else.
     pub fn watchdog(mut self, ttl: Duration) -> Self {
         self.options.watchdog = Some(ttl);
         self
@@ -242,14 +249,23 @@ impl Lock {
     }
 
     /// Lets [`run`](Self::run) run the job without the lock where the store cannot be reached or does not answer
-    /// ([`ErrorKind::Unavailable`], [`ErrorKind::Timeout`]), instead of failing: for jobs that do less harm when they run
-    /// twice than when they do not run. It says so by [`Outcome::RanUnlocked`], a warning in the log, and
-    /// [`Hold::is_locked`].
+    /// ([`Error::is_store_down`]), instead of failing: for jobs that do less harm when they run twice than when they do not
+    /// run. It says so by [`Outcome::RanUnlocked`], a warning in the log, and [`Hold::is_locked`]. Neither a tick nor
+    /// `at_least_for` keeps others out then.
     ///
     /// Everything else, a missing right or table say, is an error all the same. [`try_acquire`](Self::try_acquire) knows no
     /// such thing.
     pub fn fail_open(mut self) -> Self {
         self.options.fail_open = true;
+        self
+    }
+
+    /// Leaves it to the job of [`run`](Self::run) to end when its lock is lost: it is waited for instead of being dropped, for
+    /// jobs that must not be cut off at an `.await`. The job asks [`Hold::is_valid`], or waits for
+    /// [`Hold::endangered`] or [`Hold::lost`]; until it ends, another may run beside it, which the release then says
+    /// ([`Release::NotHeld`]).
+    pub fn cooperative(mut self) -> Self {
+        self.options.cooperative = true;
         self
     }
 
@@ -263,7 +279,7 @@ impl Lock {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidOption`] and [`ErrorKind::Unsupported`] before any I/O; those of the store;
-    /// [`ErrorKind::Timeout`] when the store has not answered within the limit of one call, or within `at_most_for` if
+    /// [`ErrorKind::Timeout`] when the store has not answered within the limit of one call, or within the lease if
     /// that is shorter; [`ErrorKind::Closed`] after a shutdown. Whatever a failed attempt was granted is released in
     /// the background.
     ///
@@ -295,8 +311,8 @@ impl Lock {
 
     /// Runs a job under the lock if it is free.
     ///
-    /// The job is polled in the caller's task. When the lock is lost, its future is dropped: it stops at its next
-    /// `.await`; work that it handed to other tasks goes on unless it is stopped by the job itself. A panic of the job
+    /// The job is polled in the caller's task. When the lock is lost, its future is dropped, unless the lock is
+    /// [`cooperative`](Self::cooperative): it stops at its next `.await`; work that it handed to other tasks goes on unless it is stopped by the job itself. A panic of the job
     /// releases the lock and goes on to the caller.
     ///
     /// # Errors
@@ -315,7 +331,7 @@ impl Lock {
             Ok(Acquisition::Acquired(guard)) => guard,
             Ok(Acquisition::Held(held)) => return Ok(Outcome::Skipped(held)),
             Ok(Acquisition::TickDone { last }) => return Ok(Outcome::TickDone { last }),
-            Err(cause) if self.options.fail_open && is_down(&cause) => {
+            Err(cause) if self.options.fail_open && cause.is_store_down() => {
                 return Ok(self.run_unlocked(job, cause).await);
             }
             Err(error) => return Err(error),
@@ -323,7 +339,7 @@ impl Lock {
         let ended = tokio::select! {
             biased;
             value = job(guard.hold()) => Ok(value),
-            loss = guard.lost() => Err(loss),
+            loss = guard.lost(), if !self.options.cooperative => Err(loss),
         };
         Ok(match ended {
             Ok(value) => Outcome::Ran {
@@ -340,18 +356,20 @@ impl Lock {
         F: Future,
     {
         tracing::warn!("a job runs without its lock, as was chosen: {cause}");
-        let hold = self.options.without_lock(self.name.clone());
-        let outcome = tokio::select! {
+        let hold = EndsWithJob(self.options.without_lock(self.name.clone()));
+        tokio::select! {
             biased;
-            value = job(hold.clone()) => Outcome::RanUnlocked { value, cause },
-            loss = hold.lost() => Outcome::Stopped(loss),
-        };
-        hold.end();
-        outcome
+            value = job(hold.0.clone()) => Outcome::RanUnlocked { value, cause },
+            _ = hold.0.lost(), if !self.options.cooperative => Outcome::StoppedUnlocked { cause },
+        }
     }
 }
 
-/// Whether the store, and not what was asked of it, is the reason.
-fn is_down(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
+/// What a job has that runs without a lock, and that ends with it, however it ends.
+struct EndsWithJob(Hold);
+
+impl Drop for EndsWithJob {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }

@@ -53,6 +53,7 @@ pub(crate) struct LockOptions {
     pub(crate) owner: Option<String>,
     pub(crate) tick: Option<i64>,
     pub(crate) fail_open: bool,
+    pub(crate) cooperative: bool,
 }
 
 /// How a watchdog keeps a lease alive.

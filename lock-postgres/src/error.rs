@@ -197,8 +197,10 @@ pub(crate) fn refusal(error: &sqlx::Error) -> Option<(ErrorKind, &str)> {
 
 /// A row that a renewal did not wait for.
 pub(crate) fn row_locked() -> Error {
-    let text = "another session keeps the row locked, and a renewal does not wait for it: end that session";
-    Error::new(ErrorKind::Timeout, text).with_effect(Effect::None)
+    let text = "another session has the row locked, and a renewal does not wait for it: if this goes on, end that session";
+    Error::new(ErrorKind::Timeout, text)
+        .with_effect(Effect::None)
+        .with_store_up()
 }
 
 /// Whether the server cannot do such a thing: feature_not_supported.
@@ -252,7 +254,10 @@ fn from_server(error: sqlx::Error, fatal: Effect) -> Error {
     // What ends with an ERROR was rolled back; only 40003 says that the server itself does not know.
     let rolled_back = severity == PgSeverity::Error && code != "40003";
     let effect = if rolled_back { Effect::None } else { fatal };
-    let ours = Error::new(kind, format!("{advice} [{code}]")).with_effect(effect);
+    let mut ours = Error::new(kind, format!("{advice} [{code}]")).with_effect(effect);
+    if code == "55P03" || code.starts_with("40") && rolled_back {
+        ours = ours.with_store_up();
+    }
     match kind {
         // All is said.
         ErrorKind::SchemaMissing => ours,

@@ -43,6 +43,9 @@ const TABLE: [Line; 22] = {
     ]
 };
 
+/// Others are at work in the file, which is well itself.
+const IN_THE_WAY: [i32; 4] = [5, 6, 15, 17];
+
 /// The table refuses a lock, or what it is made of.
 const CONSTRAINT: i32 = 19;
 const MISMATCH: i32 = 20;
@@ -86,10 +89,14 @@ fn of_code(code: i32, text: &str) -> Error {
         )
         .with_source(text.to_owned());
     }
-    let (_, kind, effect, what, fix) = line(code);
-    Error::new(kind, format!("{what}: {fix}"))
+    let (primary, kind, effect, what, fix) = line(code);
+    let error = Error::new(kind, format!("{what}: {fix}"))
         .with_effect(effect)
-        .with_source(format!("{text} (code {code})"))
+        .with_source(format!("{text} (code {code})"));
+    match IN_THE_WAY.contains(&primary) {
+        true => error.with_store_up(),
+        false => error,
+    }
 }
 
 fn line(code: i32) -> Line {

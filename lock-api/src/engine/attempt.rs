@@ -40,7 +40,7 @@ impl Grant {
     pub(crate) fn end(&mut self) {
         self.hold.end();
         if let Some(watching) = self.watching.take() {
-            self.span = self.span.or_longer(watching.span());
+            self.span = self.span.or_longer(watching.end());
         }
     }
 }
@@ -83,7 +83,7 @@ impl Engine {
         let answer = clock::timeout(limit, in_flight.answer()).await;
         let failed = |error: Error| Err(context(error).after(t0.elapsed()));
         let fencing_token = match answer {
-            None => return failed(timed_out(limit)),
+            None => return failed(self.timed_out(limit)),
             Some(Err(error)) => {
                 in_flight.settle_if_unknown(&error);
                 return failed(error);
@@ -120,14 +120,28 @@ impl Engine {
         } else {
             grant.watching = terms.keep_alive.map(|keep_alive| {
                 let watched = (grant.lease.clone(), grant.hold.clone());
-                self.watchdog
-                    .watch(self, &grant.runtime, watched, keep_alive, t0)
+                let watchdog = self.watchdogs.of(&grant.runtime);
+                watchdog.watch(self, &grant.runtime, watched, keep_alive, t0)
             });
             return Ok(Answer::Granted(grant));
         };
         // Nobody has used it, so that it need not rest.
         grant.at_least = AtLeast::none();
         failed(given_back.with_effect(Effect::Unknown))
+    }
+}
+
+impl Engine {
+    fn timed_out(&self, limit: Duration) -> Error {
+        let text = format!(
+            "no answer within {limit:?}; if the lock is granted all the same, it is given back, at the latest at the end of its lease"
+        );
+        let error = Error::new(ErrorKind::Timeout, text);
+        // A short lease gave the store less time than it may take.
+        match limit < self.capabilities.operation_limit {
+            true => error.with_store_up(),
+            false => error,
+        }
     }
 }
 
@@ -219,15 +233,6 @@ async fn settle(
     release_until_sure(&engine, &lease, AtLeast::none(), span, certainty, ticket).await;
 }
 
-fn timed_out(limit: Duration) -> Error {
-    Error::new(
-        ErrorKind::Timeout,
-        format!(
-            "no answer within {limit:?}; if the lock is granted all the same, it is given back, at the latest at the end of its lease"
-        ),
-    )
-}
-
 fn closed() -> Error {
     Error::new(
         ErrorKind::Closed,
@@ -240,6 +245,7 @@ fn too_late() -> Error {
         ErrorKind::Timeout,
         "the grant came when its lease was as good as over, and is given back: take a longer at_most_for",
     )
+    .with_store_up()
 }
 
 fn no_runtime() -> Error {

@@ -21,7 +21,7 @@ pub(crate) use attempt::{Answer, Grant};
 pub(crate) use background::{Background, Ticket};
 pub(crate) use cleanup::AtLeast;
 pub(crate) use deadline::Deadline;
-use watchdog::{Watchdog, Watching};
+use watchdog::{Watchdogs, Watching};
 
 /// One backend with what the engine keeps for it; shared by everything that was made from one `Locks`.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Engine {
     pub(crate) backend: Arc<dyn LockBackend>,
     pub(crate) capabilities: Capabilities,
     pub(crate) background: Arc<Background>,
-    watchdog: Arc<Watchdog>,
+    watchdogs: Watchdogs,
 }
 
 impl Engine {
@@ -38,14 +38,14 @@ impl Engine {
             capabilities: backend.capabilities(),
             backend,
             background: Arc::default(),
-            watchdog: Arc::new(Watchdog::new()),
+            watchdogs: Watchdogs::default(),
         })
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.watchdog.close();
+        self.watchdogs.close();
     }
 }
 

@@ -1,31 +1,27 @@
 //! Renews the leases of holders that live.
 //!
-//! All that is due is renewed on common ticks, many leases in one round trip. A lease is due a third of its time after
-//! its last renewal, so that two may fail before it ends; a tick takes along what will be due soon. A failed renewal is
-//! tried again until the deadline, in ever smaller company: one lease that hangs must not take others down with it. That
-//! a lease is no longer ours is final.
+//! All that is due is renewed on common ticks, many leases in one round trip ([`batch`]). A lease is due a third of its time
+//! after its last renewal left, so that two may fail before it ends; a tick takes along what will be due soon. A failed
+//! renewal is tried again until the deadline. That a lease is no longer ours is final.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{self, Handle};
 use tokio::sync::{Notify, Semaphore};
 
-use super::{Deadline, Engine, Span};
+use super::{Engine, Span};
 use crate::clock::{self, Instant};
-use crate::options::{KeepAlive, RENEWALS_PER_LEASE, SHORTEST_TRY};
+use crate::options::{KeepAlive, RENEWALS_PER_LEASE};
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Error, ErrorKind, Hold, LeaseId, LockName, Loss, Operation, Renewal, Result};
+use crate::{Hold, LeaseId, LockName};
 
+use batch::Batch;
+
+mod batch;
 #[cfg(all(test, shuttle))]
 mod races;
-
-/// How many leases go into one round trip: more would keep a server's thread, or rows, for long.
-const BATCH: usize = 256;
-
-/// Into how many batches all that is due is split at most, when nothing gets an answer.
-const MOST_BATCHES: usize = 64;
 
 /// How many round trips may be under way: the store has others to serve.
 const AT_A_TIME: usize = 3;
@@ -33,9 +29,38 @@ const AT_A_TIME: usize = 3;
 /// Which part of the time between two renewals a lease may be renewed early, to go along with others.
 const EARLY: u32 = 4;
 
-/// The renewals of one engine.
+/// The renewals of one engine: each lease is renewed by the runtime in which it was acquired, and ends with it.
+#[derive(Debug, Default)]
+pub(crate) struct Watchdogs(Mutex<HashMap<runtime::Id, Weak<Watchdog>>>);
+
+impl Watchdogs {
+    /// That of a runtime.
+    pub(super) fn of(&self, runtime: &Handle) -> Arc<Watchdog> {
+        let mut all = self.lock();
+        if let Some(watchdog) = all.get(&runtime.id()).and_then(Weak::upgrade) {
+            return watchdog;
+        }
+        all.retain(|_, watchdog| watchdog.strong_count() > 0);
+        let watchdog = Arc::new(Watchdog::new());
+        all.insert(runtime.id(), Arc::downgrade(&watchdog));
+        watchdog
+    }
+
+    /// Nobody is left who could hold a lock.
+    pub(super) fn close(&self) {
+        for watchdog in self.lock().values().filter_map(Weak::upgrade) {
+            watchdog.wake.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<runtime::Id, Weak<Watchdog>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The renewals of one runtime.
 #[derive(Debug)]
-pub(crate) struct Watchdog {
+pub(super) struct Watchdog {
     epoch: Instant,
     watched: Mutex<Watched>,
     /// Something is due earlier than planned, or there is nothing to wait for.
@@ -51,7 +76,6 @@ struct Watched {
     /// For when the next look is planned; `None` where nothing is, since nobody runs or all sleep.
     planned: Option<Duration>,
     runs: bool,
-    closed: bool,
 }
 
 type Key = (LockName, u64);
@@ -91,14 +115,23 @@ pub(crate) struct Watching {
     watchdog: Arc<Watchdog>,
     key: Key,
     ttl: Duration,
+    operation_limit: Duration,
 }
 
 impl Watching {
-    /// How long the lease may still be in force at the server, whatever renewal was last under way.
-    pub(crate) fn span(&self) -> Span {
+    /// Ends it, and says for how long the lease may still be in force at the server: a renewal that is under way may get
+    /// there late.
+    pub(super) fn end(self) -> Span {
+        let watch = self.watchdog.lock().leases.remove(&self.key);
+        let under_way = watch.is_some_and(|watch| watch.in_flight);
+        let late = if under_way {
+            self.operation_limit
+        } else {
+            Duration::ZERO
+        };
         Span {
             from: Instant::now(),
-            length: self.ttl,
+            length: self.ttl + late,
         }
     }
 }
@@ -110,7 +143,7 @@ impl Drop for Watching {
 }
 
 impl Watchdog {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             epoch: Instant::now(),
             watched: Mutex::default(),
@@ -128,7 +161,8 @@ impl Watchdog {
         keep_alive: KeepAlive,
         t0: Instant,
     ) -> Watching {
-        let (watching, runs) = self.add(of, keep_alive, t0);
+        let limit = engine.capabilities.operation_limit;
+        let (watching, runs) = self.add(of, keep_alive, t0, limit);
         if let Some(runs) = runs {
             runtime.spawn(run(runs, Arc::downgrade(engine), runtime.clone()));
         }
@@ -141,9 +175,10 @@ impl Watchdog {
         (lease, hold): (LeaseId, Hold),
         keep_alive: KeepAlive,
         t0: Instant,
+        operation_limit: Duration,
     ) -> (Watching, Option<Runs>) {
         let ttl = keep_alive.ttl;
-        let due = self.now() + self.pause(ttl);
+        let due = self.due_after(t0, ttl);
         let mut watched = self.lock();
         watched.last += 1;
         let key = (lease.name.clone(), watched.last);
@@ -167,21 +202,16 @@ impl Watchdog {
             watchdog: Arc::clone(self),
             key,
             ttl,
+            operation_limit,
         };
         (watching, (!ran).then(|| Runs(Arc::clone(self))))
     }
 
-    /// Nobody is left who could hold a lock.
-    pub(crate) fn close(&self) {
-        self.lock().closed = true;
-        self.wake.notify_one();
-    }
-
-    /// What is due, or will be soon, in batches.
-    fn take_due(&self) -> Vec<Vec<(Key, Watch)>> {
+    /// What is due, or will be soon, in the order of the names.
+    fn take_due(&self) -> Vec<(Key, Watch)> {
         let now = self.now();
         let mut watched = self.lock();
-        let mut by_splits = BTreeMap::<u32, Vec<_>>::new();
+        let mut due = Vec::new();
         for (key, watch) in &mut watched.leases {
             let early = match watch.failed {
                 false => watch.ttl / RENEWALS_PER_LEASE / EARLY,
@@ -189,17 +219,21 @@ impl Watchdog {
             };
             if watch.due <= now + early && !watch.in_flight {
                 watch.in_flight = true;
-                let due = by_splits.entry(watch.splits).or_default();
                 due.push((key.clone(), watch.clone()));
             }
         }
-        let batches = by_splits.into_iter().flat_map(|(splits, due)| {
-            let size = (BATCH >> (2 * splits).min(8))
-                .max(due.len() / MOST_BATCHES)
-                .max(1);
-            due.chunks(size).map(<[_]>::to_vec).collect::<Vec<_>>()
-        });
-        batches.collect()
+        due
+    }
+
+    /// Whether there is still somebody to renew it for. What is over for its holder is not renewed, so that others need not
+    /// wait for it.
+    fn is_wanted(&self, (key, watch): &(Key, Watch)) -> bool {
+        let mut watched = self.lock();
+        let wanted = watched.leases.contains_key(key) && watch.hold.is_valid();
+        if !wanted {
+            watched.leases.remove(key);
+        }
+        wanted
     }
 
     /// Waits until something is due, or may be.
@@ -250,10 +284,11 @@ impl Watchdog {
         self.epoch.elapsed()
     }
 
-    /// The time between two renewals, less a random part that keeps processes from ticking in step.
-    fn pause(&self, ttl: Duration) -> Duration {
+    /// When a lease is due that was asked for at `t0`: a random part earlier than it could, which keeps processes from
+    /// ticking in step.
+    fn due_after(&self, t0: Instant, ttl: Duration) -> Duration {
         let pause = ttl / RENEWALS_PER_LEASE;
-        pause - pause / 8 * u32::from(random()) / 256
+        t0.since(&self.epoch) + pause - pause / 8 * u32::from(random()) / 256
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
@@ -267,7 +302,7 @@ enum Keep {
     No,
 }
 
-/// A running watchdog. When its runtime goes, another may start.
+/// A running watchdog.
 struct Runs(Arc<Watchdog>);
 
 impl Drop for Runs {
@@ -275,9 +310,6 @@ impl Drop for Runs {
         let mut watched = self.0.lock();
         watched.runs = false;
         watched.planned = None;
-        for watch in watched.leases.values_mut() {
-            watch.in_flight = false;
-        }
     }
 }
 
@@ -288,128 +320,10 @@ async fn run(runs: Runs, engine: Weak<Engine>, runtime: Handle) {
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        for batch in watchdog.take_due() {
-            let batch = Batch {
-                watchdog: Arc::clone(watchdog),
-                leases: batch,
-            };
-            runtime.spawn(renew(Arc::clone(&engine), batch));
+        for batch in Batch::of(watchdog, watchdog.take_due()) {
+            runtime.spawn(batch.renew(Arc::clone(&engine)));
         }
     }
-}
-
-/// A batch on its way. If its task ends without an answer, by a panic of the backend, its leases are due again.
-struct Batch {
-    watchdog: Arc<Watchdog>,
-    leases: Vec<(Key, Watch)>,
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        let now = self.watchdog.now();
-        for (key, watch) in self.leases.drain(..) {
-            let again = now + watch.retry_pause();
-            self.watchdog.settle(&key, |_| Keep::Until(again));
-        }
-    }
-}
-
-/// One round trip for one batch.
-async fn renew(engine: Arc<Engine>, mut batch: Batch) {
-    let watchdog = &engine.watchdog;
-    let Ok(_place) = watchdog.under_way.acquire().await else {
-        return;
-    };
-    let leases = &batch.leases;
-    let asked: Vec<_> = leases
-        .iter()
-        .map(|(_, watch)| (watch.lease.clone(), watch.asks_for()))
-        .collect();
-    let t0 = Instant::now();
-    let limit = try_limit(&engine, leases);
-    let answers = clock::timeout(limit, engine.backend.renew(&asked)).await;
-    let mut answers = answers.unwrap_or_default();
-    // None at all, or from a backend that answers fewer than it was asked.
-    answers.resize_with(leases.len(), || Err(timed_out(limit)));
-    let leases = std::mem::take(&mut batch.leases);
-    for (((key, _), (_, ttl)), answer) in leases.iter().zip(asked).zip(answers) {
-        let renewed = Asked { t0, ttl };
-        watchdog.settle(key, |watch| watch.learn(&engine, answer, renewed));
-    }
-}
-
-/// A renewal as it was asked for.
-struct Asked {
-    t0: Instant,
-    ttl: Duration,
-}
-
-/// A part of what is left, so that there is time for other tries, and enough for a healthy store to answer. The first
-/// finds out whether the connection lives; those after it may have to open another.
-fn try_limit(engine: &Engine, batch: &[(Key, Watch)]) -> Duration {
-    let left = batch.iter().map(|(_, watch)| watch.hold.remaining()).min();
-    let failed = batch.iter().any(|(_, watch)| watch.failed);
-    (left.unwrap_or_default() / if failed { 2 } else { 4 })
-        .max(SHORTEST_TRY)
-        .min(engine.capabilities.operation_limit)
-}
-
-impl Watch {
-    fn asks_for(&self) -> Duration {
-        let bound = self.bound.map_or(Duration::MAX, |bound| bound.left());
-        self.ttl.min(bound).max(Duration::from_millis(1))
-    }
-
-    /// Between a try that failed and the next.
-    fn retry_pause(&self) -> Duration {
-        (self.hold.remaining() / 20).clamp(Duration::from_millis(10), Duration::from_secs(1))
-    }
-
-    fn learn(&mut self, engine: &Engine, answer: Result<Renewal>, asked: Asked) -> Keep {
-        let watchdog = &engine.watchdog;
-        match answer {
-            Ok(Renewal::Renewed) => {
-                let deadline = Deadline::new(asked.t0, asked.ttl, engine.capabilities.granularity);
-                // It reaches the bound, so that there is nothing to renew any more.
-                let is_last = asked.ttl < self.ttl;
-                if !self.hold.extend(deadline, is_last) || is_last {
-                    return Keep::No;
-                }
-                self.failed = false;
-                self.splits = 0;
-                Keep::Until(watchdog.now() + watchdog.pause(self.ttl))
-            }
-            Ok(Renewal::Lost { to: Some(by) }) => self.lost(Loss::Taken { by }),
-            Ok(Renewal::Lost { to: None }) => self.lost(Loss::Gone),
-            Err(error) => {
-                let error = error
-                    .during(engine.capabilities.backend, Operation::Renew)
-                    .on(&self.lease.name);
-                self.failed = true;
-                // Perhaps one of the batch hangs on a row. A store that is down is down for all of them.
-                if error.kind() == ErrorKind::Timeout {
-                    self.splits += 1;
-                }
-                self.hold.could_not_renew(error);
-                match self.hold.is_valid() {
-                    true => Keep::Until(watchdog.now() + self.retry_pause()),
-                    false => Keep::No,
-                }
-            }
-        }
-    }
-
-    fn lost(&self, loss: Loss) -> Keep {
-        self.hold.lose(loss);
-        Keep::No
-    }
-}
-
-fn timed_out(limit: Duration) -> Error {
-    Error::new(
-        ErrorKind::Timeout,
-        format!("no answer within {limit:?}: check the network and the store"),
-    )
 }
 
 /// 0 to 255; 0 where the system has no randomness, which only costs the spread.

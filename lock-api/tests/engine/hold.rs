@@ -260,40 +260,20 @@ fn the_surface_can_be_sent_and_shared() {
     sent(&locks.shutdown(SECOND));
 }
 
-/// (U11)
+/// A job that must not be cut off looks after itself.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_down_keeps_the_job_from_running_unless_it_was_chosen_otherwise() {
-    let backend = Scripted::on_acquire([Fault::LostAnswer, Fault::SlowAnswer(60 * SECOND)]);
+async fn a_cooperative_job_is_waited_for_when_its_lock_is_lost() {
+    let backend = Scripted::default();
     let (_locks, lock) = lock(&backend);
-    let error = lock.run(|_| async { "ran" }).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let open = lock.fail_open();
     let job = |hold: distlock_api::Hold| async move {
-        (hold.is_locked(), hold.fencing_token(), hold.is_valid())
+        hold.lost().await;
+        clock::sleep(5 * SECOND).await;
+        hold.is_valid()
     };
-    let outcome = open.run(job).await.unwrap();
-    let Outcome::RanUnlocked { value, cause } = outcome else {
+    let outcome = lock.cooperative().run(job).await.unwrap();
+    let Outcome::Ran { value, release } = outcome else {
         panic!("{outcome:?}");
     };
-    assert_eq!(value, (false, None, true));
-    assert_eq!(cause.kind(), ErrorKind::Timeout);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_missing_right_is_no_reason_to_run_unlocked() {
-    let backend = Scripted::on_acquire([Fault::Refused]);
-    let (_locks, lock) = lock(&backend);
-    let outcome = lock.fail_open().run(|_| async {}).await;
-    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Denied);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_job_without_a_lock_is_stopped_at_at_most_for() {
-    let backend = Scripted::on_acquire([Fault::LostAnswer]);
-    let (_locks, lock) = lock(&backend);
-    let outcome = lock.fail_open().run(|_| pending::<()>()).await.unwrap();
-    assert!(
-        matches!(outcome, Outcome::Stopped(Loss::TimeUp)),
-        "{outcome:?}"
-    );
+    assert!(!value, "it was lost");
+    assert_eq!(release.unwrap(), Release::NotHeld { by: None });
 }

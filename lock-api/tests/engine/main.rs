@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod cancel;
+mod fail_open;
 mod hold;
 mod model;
 mod scripted;

@@ -224,10 +224,9 @@ async fn danger_is_told_before_the_loss_and_a_renewal_ends_it() {
 #[tokio::test(start_paused = true)]
 async fn a_job_under_a_watchdog_is_stopped_when_its_lock_is_lost() {
     let backend = Scripted::on_renew([Fault::Refused; 1000]);
-    let outcome = lock(&backend)
-        .run(|_| std::future::pending::<()>())
-        .await
-        .unwrap();
+    let lock = lock(&backend);
+    let run = lock.run(|_| std::future::pending::<()>());
+    let outcome = clock::timeout(60 * SECOND, run).await.unwrap().unwrap();
     assert!(
         matches!(outcome, Outcome::Stopped(Loss::NotRenewed { .. })),
         "{outcome:?}"
@@ -280,23 +279,61 @@ async fn a_loss_can_be_waited_for_again_and_again() {
     assert_eq!(again.map(|again| again.to_string()), Some(loss.to_string()));
 }
 
-/// (C8) The guard may outlive the runtime in which it was acquired.
+/// (C8, J5) Each guard is kept by the runtime in which it was acquired, and by no other.
 #[test]
-fn another_runtime_takes_the_renewals_over() {
+fn a_lease_is_renewed_for_as_long_as_its_own_runtime_lives() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().unwrap()
     };
-    let backend = Scripted::default();
-    let locks = Locks::new(backend.clone());
+    let locks = Locks::new(Scripted::default());
     let lock = |name| locks.lock(name).unwrap().watchdog(TTL);
-    let first = runtime();
+    let (first, second) = (runtime(), runtime());
     let old = first.block_on(acquire(&lock("old")));
+    let new = second.block_on(acquire(&lock("new")));
     drop(first);
-    runtime().block_on(async {
-        let new = acquire(&lock("new")).await;
+    second.block_on(async {
         clock::sleep(60 * SECOND).await;
-        assert!(new.is_valid());
+        assert!(
+            new.is_valid(),
+            "the other runtime had nothing to do with it"
+        );
+        assert!(!old.is_valid());
         drop(old);
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_grant_is_renewed_all_the_sooner() {
+    let backend = Scripted::on_acquire([Fault::SlowAnswer(2 * SECOND)]);
+    let guard = acquire(&lock(&backend)).await;
+    clock::sleep(60 * SECOND).await;
+    assert!(guard.is_valid());
+}
+
+/// (U21) What was released while a batch waited for its turn is not renewed.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_waits_leaves_out_what_was_released_meanwhile() {
+    // Three batches are under way, and the next one waits for them.
+    let backend = Scripted::on_renew([Fault::SlowAnswer(400 * MILLI); 3]);
+    let locks = Locks::new(backend.clone());
+    let mut guards = Vec::new();
+    for number in 0..1024 {
+        let lock = locks.lock(format!("job-{number:04}")).unwrap();
+        guards.push(acquire(&lock.watchdog(TTL)).await);
+    }
+    while backend.renewals().len() < 3 {
+        clock::sleep(MILLI).await;
+    }
+    let released = LockName::new("job-1023").unwrap();
+    guards.pop().unwrap().release().await.unwrap();
+    clock::sleep(10 * SECOND).await;
+    assert!(
+        !backend
+            .renewals()
+            .iter()
+            .flatten()
+            .any(|name| *name == released)
+    );
+    assert!(guards.iter().all(|guard| guard.is_valid()));
 }

@@ -19,7 +19,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "deadline of a renewal from the reply",
-        file: "lock-api/src/engine/watchdog.rs",
+        file: "lock-api/src/engine/watchdog/batch.rs",
         from: "Deadline::new(asked.t0,",
         to: "Deadline::new(Instant::now(),",
         tests: &[
@@ -119,12 +119,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "renewals go on after the release",
         file: "lock-api/src/engine/watchdog.rs",
-        from: "        self.watchdog.lock().leases.remove(&self.key);",
-        to: "        let _ = &self.key;",
+        from: "let wanted = watched.leases.contains_key(key) && watch.hold.is_valid();",
+        to: "let wanted = watched.leases.len() < usize::MAX || watch.hold.is_valid();",
+        tests: &[RACES.named("no_renewal_leaves_after_a_release")],
+    },
+    Mutant {
+        name: "what was released while its batch waited is renewed",
+        file: "lock-api/src/engine/watchdog/batch.rs",
+        from: "self.leases.retain(|lease| watchdog.is_wanted(lease));",
+        to: "",
         tests: &[
-            RACES.named("no_renewal_leaves_after_a_release"),
-            ENGINE.named("watchdog::nothing_is_renewed_after_a_release"),
+            ENGINE.named("watchdog::a_batch_that_waits_leaves_out_what_was_released_meanwhile")
         ],
+    },
+    Mutant {
+        name: "due from the answer",
+        file: "lock-api/src/engine/watchdog.rs",
+        from: "let due = self.due_after(t0, ttl);",
+        to: "let due = self.due_after(Instant::now(), ttl);",
+        tests: &[ENGINE.named("watchdog::a_slow_grant_is_renewed_all_the_sooner")],
     },
     Mutant {
         name: "two renewals of one lease at a time",
@@ -142,7 +155,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "one failed renewal ends the watchdog",
-        file: "lock-api/src/engine/watchdog.rs",
+        file: "lock-api/src/engine/watchdog/batch.rs",
         from: "true => Keep::Until(watchdog.now() + self.retry_pause()),",
         to: "true => Keep::No,",
         tests: &[
@@ -152,22 +165,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "that the lock is another's is tried again",
-        file: "lock-api/src/engine/watchdog.rs",
+        file: "lock-api/src/engine/watchdog/batch.rs",
         from: "Ok(Renewal::Lost { to: Some(by) }) => self.lost(Loss::Taken { by }),",
         to: "Ok(Renewal::Lost { to: Some(_) }) => Keep::Until(watchdog.now() + self.retry_pause()),",
         tests: &[ENGINE.named("watchdog::that_the_lock_is_anothers_is_final_and_says_whose")],
     },
     Mutant {
         name: "the watchdog renews beyond at_most_for",
-        file: "lock-api/src/engine/watchdog.rs",
+        file: "lock-api/src/engine/watchdog/batch.rs",
         from: "let bound = self.bound.map_or(Duration::MAX, |bound| bound.left());",
         to: "let bound = self.bound.map_or(Duration::MAX, |bound| bound.left() + self.ttl);",
         tests: &[ENGINE.named("watchdog::at_most_for_bounds_the_hold_even_of_a_forgotten_guard")],
     },
     Mutant {
         name: "a batch that hangs is never made smaller",
-        file: "lock-api/src/engine/watchdog.rs",
-        from: "                    self.splits += 1;\n",
+        file: "lock-api/src/engine/watchdog/batch.rs",
+        from: "self.splits += u32::from(asked.hangs);",
         to: "",
         tests: &[ENGINE.named("watchdog::a_lease_that_hangs_takes_no_other_down_with_it")],
     },
@@ -181,8 +194,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a job goes on after its lock is lost",
         file: "lock-api/src/locks.rs",
-        from: "            loss = guard.lost() => Err(loss),",
-        to: "            loss = std::future::pending() => Err(loss),",
+        from: "            loss = guard.lost(), if",
+        to: "            loss = std::future::pending(), if",
         tests: &[
             ENGINE.named("watchdog::a_job_under_a_watchdog_is_stopped_when_its_lock_is_lost"),
             SQLITE.named("7.3_run_stops_the_job"),

@@ -4,9 +4,9 @@ use shuttle::future::block_on;
 use shuttle::thread;
 
 use super::*;
-use crate::AcquireRequest;
-use crate::engine::Background;
+use crate::engine::{Background, Deadline};
 use crate::sync::{AtomicBool, Ordering};
+use crate::{AcquireRequest, Loss};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -33,7 +33,8 @@ fn keep_alive(ttl: Duration) -> KeepAlive {
 /// A lease that is due at once.
 fn watched(watchdog: &Arc<Watchdog>) -> (Watching, Hold) {
     let (lease, hold) = hold();
-    let (watching, runs) = watchdog.add((lease, hold.clone()), keep_alive(HOUR), Instant::now());
+    let of = (lease, hold.clone());
+    let (watching, runs) = watchdog.add(of, keep_alive(HOUR), Instant::now(), HOUR);
     std::mem::forget(runs);
     for watch in watchdog.lock().leases.values_mut() {
         watch.due = Duration::ZERO;
@@ -79,11 +80,11 @@ fn no_renewal_leaves_after_a_release() {
         let renews = {
             let (watchdog, released) = (Arc::clone(&watchdog), Arc::clone(&released));
             thread::spawn(move || {
-                let before = released.load(Ordering::SeqCst);
-                let due = watchdog.take_due();
-                assert!(!(before && !due.is_empty()), "renewed after the release");
-                for (key, _) in due.into_iter().flatten() {
-                    watchdog.settle(&key, |_| Keep::Until(Duration::ZERO));
+                for lease in watchdog.take_due() {
+                    let before = released.load(Ordering::SeqCst);
+                    let wanted = watchdog.is_wanted(&lease);
+                    assert!(!(before && wanted), "renewed after the release");
+                    watchdog.settle(&lease.0, |_| Keep::Until(Duration::ZERO));
                 }
             })
         };
@@ -102,7 +103,7 @@ fn two_batches_never_take_the_same_lease() {
         let (_watching, _hold) = watched(&watchdog);
         let take = |watchdog: &Arc<Watchdog>| {
             let watchdog = Arc::clone(watchdog);
-            thread::spawn(move || watchdog.take_due().concat().len())
+            thread::spawn(move || watchdog.take_due().len())
         };
         let takers = [take(&watchdog), take(&watchdog)];
         let taken: usize = takers.map(|taker| taker.join().unwrap()).iter().sum();
@@ -128,7 +129,7 @@ fn a_lease_that_is_due_earlier_than_planned_is_seen() {
         };
         let (lease, hold) = hold();
         let soon = keep_alive(Duration::from_secs(1));
-        let added = watchdog.add((lease, hold), soon, Instant::now());
+        let added = watchdog.add((lease, hold), soon, Instant::now(), HOUR);
         runner.join().unwrap();
         drop(added);
     });
