@@ -65,8 +65,20 @@ pub async fn drop_at_random(
     acquisitions: u32,
     options: fn(Lock) -> Lock,
 ) -> Result<Dropped> {
+    drop_some_at_random(locks, stem, acquisitions, 1, options).await
+}
+
+/// The same for one of so many parts of the acquisitions only, and of those at a time.
+pub(crate) async fn drop_some_at_random(
+    locks: &Locks,
+    stem: &str,
+    acquisitions: u32,
+    parts: u32,
+    options: fn(Lock) -> Lock,
+) -> Result<Dropped> {
     let mut all = Dropped::default();
-    for at_a_time in AT_A_TIME {
+    let acquisitions = acquisitions / parts;
+    for at_a_time in AT_A_TIME.map(|at_a_time| at_a_time.div_ceil(parts)) {
         let mut tasks = JoinSet::new();
         let share = acquisitions.div_ceil(3 * at_a_time);
         for _ in 0..at_a_time {

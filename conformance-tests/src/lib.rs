@@ -1,7 +1,7 @@
 //! Numbered rules that any store of locks is held to, a stranger's too.
 //!
-//! A backend that passes keeps the promises of `distlock`, as far as they can be seen without breaking a network or a
-//! clock. To run the rules on yours, write a test of about ten lines:
+//! A backend that passes keeps the promises of `distlock`, as far as they can be seen without breaking its server
+//! or a clock. To run the rules on yours, write a test of about ten lines:
 //!
 //! ```toml
 //! [[test]]
@@ -34,8 +34,9 @@
 //!
 //! - Each rule is one test, `mystore::1.6_between_processes`. Its number is that of the promise it belongs to:
 //!   1 exclusion, 2 server time, 3 crash, 4 at least, 5 owner, 6 fence, 7 loss, 8 cancellation, 9 drop and shutdown; or a
-//!   letter: N names, D durations, T ticks, A the operators' tools, C claims, L what is left behind, F bad networks,
-//!   P holders in processes of their own, H histories of contests.
+//!   letter: N names, D durations, T ticks, A the operators' tools, C claims and the memory backend as the reference,
+//!   L what is left behind, F bad networks, P holders that are frozen or killed, each in a process of its own,
+//!   H histories of contests between processes.
 //! - A rule that cannot apply to a store is listed as ignored, with its reason, before anything runs. A skip never
 //!   counts as a pass: [`Suite::rules_run`] says how many rules must run, and a run with fewer or more fails.
 //! - A store that cannot be opened fails every rule.
@@ -50,6 +51,7 @@
 //! Rules use lock names that nobody used before, so that many can run at a time, and on a store that is in use.
 //! Some of them purge what has been free for two seconds.
 
+mod bench;
 mod client;
 mod context;
 mod crowd;
@@ -58,6 +60,7 @@ mod drops;
 mod engine;
 mod failure;
 mod history;
+mod leftovers;
 mod link;
 mod polls;
 mod process;
@@ -69,8 +72,10 @@ mod run;
 mod store;
 mod suite;
 mod trial;
+mod witness;
 
 pub use drops::{Dropped, acquisitions_to_drop, drop_at_random};
+pub use leftovers::{InProcess, leave_nothing_pending};
 pub use report::{Outcome, Report, RuleResult};
 pub use store::StoreError;
 pub use suite::Suite;

@@ -25,6 +25,10 @@ pub(crate) enum Condition {
     Sliced,
     /// Passes on so many bytes of what goes this way, and then breaks the connection.
     Cut(Way, usize),
+    /// Ends this way of the connection in place of the next bytes, and leaves the other way open.
+    HalfClosed(Way),
+    /// Changes the first of the bytes that come together.
+    Garbled(Way),
     /// Takes new connections, and does nothing with them.
     Deaf,
 }
@@ -170,11 +174,11 @@ async fn pass(
         if shared.age.borrow().silent != born.silent {
             std::future::pending::<()>().await;
         }
-        let bytes = &buffer[..length];
+        let bytes = &mut buffer[..length];
         match condition {
             Condition::Slow(delay) => clock::sleep(delay).await,
             Condition::Sliced => {
-                for byte in bytes {
+                for byte in &*bytes {
                     to.write_all(&[*byte]).await?;
                     tokio::task::yield_now().await;
                 }
@@ -190,6 +194,11 @@ async fn pass(
                 shared.bytes.store(left - part, Ordering::SeqCst);
                 continue;
             }
+            Condition::HalfClosed(of) if of.includes(way) => {
+                to.shutdown().await?;
+                return std::future::pending().await;
+            }
+            Condition::Garbled(of) if of.includes(way) => bytes[0] ^= 0x80,
             _ => {}
         }
         to.write_all(bytes).await?;
@@ -263,6 +272,27 @@ mod tests {
         let mut heard = Vec::new();
         let end = client.read_to_end(&mut heard).await;
         assert!(heard == b"abc" || end.is_err(), "{heard:?}");
+    }
+
+    #[tokio::test]
+    async fn one_way_can_be_closed_and_the_other_stays() {
+        let (link, mut client) = echo().await;
+        link.set(Condition::HalfClosed(Way::ToClient));
+        client.write_all(b"hello").await.unwrap();
+        let mut heard = Vec::new();
+        let end = client.read_to_end(&mut heard).await;
+        assert!(end.is_ok() && heard.is_empty(), "{heard:?}");
+        client.write_all(b"hello").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_garbled_is_not_what_was_sent() {
+        let (link, mut client) = echo().await;
+        link.set(Condition::Garbled(Way::ToClient));
+        client.write_all(b"abc").await.unwrap();
+        let mut heard = [0; 3];
+        client.read_exact(&mut heard).await.unwrap();
+        assert_eq!(heard, [b'a' ^ 0x80, b'b', b'c']);
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use crate::output;
 /// |---|---|
 /// | the child's | the child ended by itself |
 /// | 128 + n | the child was ended by signal n, or distlock was before it had started one |
-/// | 0, or CODE of `-E CODE` | the lock is held or resting: no child was started |
+/// | 0, or CODE of `-E CODE` | the lock is held or resting, or with `--if-unavailable skip` the store is down: no child was started |
 /// | 1 | the answer is no: `check` found a fault, or `release` left the lock to its holder |
 /// | 124 | the lock was lost or its time was up, and the child was stopped |
 /// | 125 | distlock itself failed; usage errors too |

@@ -43,7 +43,7 @@ const RUN_EXITS: &Pairs = &[
     ("128+n", "Signal n ended it, or came before it was started."),
     (
         "0, or CODE of -E",
-        "The lock is held or resting: the command was not started.",
+        "The lock is held or resting, or with --if-unavailable skip the store is down: the command was not started.",
     ),
     (
         "124",
@@ -88,11 +88,11 @@ const CHILD_ENVIRONMENT: &Pairs = &[
     ("DISTLOCK_NAME", "The lock's name."),
     (
         "DISTLOCK_FENCING_TOKEN",
-        "The number that grows with each grant of the lock: what the command writes to can refuse smaller ones.",
+        "The number that grows with each grant of the lock: what the command writes to can refuse smaller ones. Not where it runs without the lock (--if-unavailable run).",
     ),
     (
         "DISTLOCK_OWNER",
-        "Who holds the lock, as list and show tell it.",
+        "Who holds the lock, as list and show tell it. Not where the command runs without the lock.",
     ),
     (
         "DISTLOCK_NESTED",
@@ -101,7 +101,8 @@ const CHILD_ENVIRONMENT: &Pairs = &[
 ];
 
 const RUN_NOTES: &str = "\
-The command finds DISTLOCK_NAME, DISTLOCK_FENCING_TOKEN and DISTLOCK_OWNER in its environment, and not the store's URL.
+The command finds DISTLOCK_NAME, DISTLOCK_FENCING_TOKEN and DISTLOCK_OWNER in its environment, and not the store's URL. \
+Where it runs without the lock, it finds the name alone.
 The lock is given back when the command itself has ended; what it left running in the background is not waited for.
 If distlock is killed with KILL, the command lives on and the lock ends with its lease.";
 

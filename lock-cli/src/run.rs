@@ -1,7 +1,8 @@
 use std::process::Command;
+use std::time::Duration;
 
 use distlock::options::OPERATION_LIMIT;
-use distlock::{Acquisition, ErrorKind, Guard, Locks, Release};
+use distlock::{Acquisition, Error, Guard, Hold, Locks, Loss, Release};
 use nix::sys::signal::Signal;
 
 use crate::args::{IfUnavailable, RunArgs};
@@ -10,7 +11,7 @@ use crate::duration;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, complain, visible};
 use crate::signals::Signals;
-use crate::supervise::{Bound, supervise};
+use crate::supervise::{Bound, stop, supervise};
 
 /// Runs the command under the lock.
 pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
@@ -126,10 +127,7 @@ async fn without_lock(
     failure: Failure,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
-    let is_down = failure
-        .error
-        .as_ref()
-        .is_some_and(|error| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout));
+    let is_down = failure.error.as_ref().is_some_and(Error::is_store_down);
     let name = visible(args.name.as_str());
     match args.if_unavailable {
         IfUnavailable::Skip if is_down => Err(Failure::ending(
@@ -156,46 +154,70 @@ async fn run_unlocked(args: &RunArgs, signals: &mut Signals) -> Result<Exit, Fai
         return Err(ended_by(signal, args));
     }
     signals.listen_for_child()?;
-    let child = Child::spawn(command(args), args.foreground)?;
+    let mut child = Child::spawn(command(args), args.foreground)?;
     let term = Bound::from_now(args.at_most);
-    match supervise(child, &term, args.kill_after(), signals).await? {
-        Exit::Stopped => Err(Failure::ending(
-            Exit::Stopped,
-            format!(
-                "the time of \"{}\" was up: the command, which ran without the lock, was stopped",
-                visible(args.name.as_str())
-            ),
-        )),
-        exit => Ok(exit),
+    if let Some(exit) = supervise(&mut child, &term, args.kill_after(), signals).await? {
+        return Ok(exit);
     }
+    stop(child, &term, args.kill_after(), signals).await?;
+    Err(Failure::ending(
+        Exit::Stopped,
+        format!(
+            "the time of \"{}\" was up: the command, which ran without the lock, was stopped",
+            visible(args.name.as_str())
+        ),
+    ))
 }
 
 /// Sees the child through to its end.
 async fn see_through(
     args: &RunArgs,
-    child: Child,
+    mut child: Child,
     guard: &Guard,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
-    let exit = supervise(child, &**guard, args.kill_after(), signals).await?;
-    if exit != Exit::Stopped {
+    let hold = &**guard;
+    if let Some(exit) = supervise(&mut child, hold, args.kill_after(), signals).await? {
         return Ok(exit);
     }
-    let why = match guard.is_valid() {
-        true if args.watchdog().is_some() => "the lease could not be renewed so far".to_owned(),
-        true => "its time was up".to_owned(),
-        false => guard.lost().await.to_string(),
+    // Asked for now: a renewal may still get through while the child is stopped.
+    let was_final = hold.is_final();
+    stop(child, hold, args.kill_after(), signals).await?;
+    let loss = match hold.is_valid() {
+        true => None,
+        false => Some(hold.lost().await),
     };
-    let text = format!(
+    let text = why_stopped(args, was_final, loss);
+    Err(Failure::ending(Exit::Stopped, text))
+}
+
+/// `was_final`: when the command was asked to end, no renewal could have helped.
+fn why_stopped(args: &RunArgs, was_final: bool, loss: Option<Loss>) -> String {
+    let (why, of) = match loss {
+        None | Some(Loss::TimeUp) if was_final => ("its time was up".to_owned(), of_at_most(args)),
+        None | Some(Loss::TimeUp) => (
+            "the lease could not be renewed before --kill-after was left of it".to_owned(),
+            None,
+        ),
+        Some(loss) => (loss.to_string(), None),
+    };
+    format!(
         "lock \"{}\": {why}; the command was stopped{}",
         visible(args.name.as_str()),
-        args.at_most.map_or_else(String::new, |at_most| format!(
-            " (of --at-most {} it has {}, the rest is --kill-after)",
-            duration::show(at_most),
-            duration::show(at_most.saturating_sub(args.kill_after())),
-        ))
-    );
-    Err(Failure::ending(exit, text))
+        of.unwrap_or_default()
+    )
+}
+
+/// What the command had of the time that was given. A third of it has more digits than anybody wants to read.
+fn of_at_most(args: &RunArgs) -> Option<String> {
+    let at_most = args.at_most?;
+    let kill_after = args.kill_after().as_millis().try_into().ok()?;
+    let left = at_most.saturating_sub(Duration::from_millis(kill_after));
+    Some(format!(
+        " (of --at-most {} it has {}, the rest is --kill-after)",
+        duration::show(at_most),
+        duration::show(left),
+    ))
 }
 
 /// What whoever reads stderr should know about a release that did not go as it should.

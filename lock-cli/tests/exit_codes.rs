@@ -76,7 +76,10 @@ fn a_command_that_is_still_running_when_the_time_is_up_gives_124() {
     let store = Store::sqlite();
     let done = finish(&mut store.run(&["--at-most", "1s"], &["sleep", "1000"]));
     assert_eq!(done.code, Some(124), "{done:?}");
-    assert_one_line(&done, "the time of lock");
+    assert_one_line(
+        &done,
+        "its time was up; the command was stopped (of --at-most 1s it has 667ms, the rest is --kill-after)",
+    );
 }
 
 #[test]
@@ -88,7 +91,7 @@ fn a_release_that_fails_is_told_and_the_commands_code_stays() {
     for (script, reason) in [
         (
             lose,
-            "may stay held until --at-most is over: sqlite release",
+            "may stay held until its lease is over: sqlite release",
         ),
         (forget, "was lost before the command ended"),
     ] {

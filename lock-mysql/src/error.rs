@@ -186,8 +186,10 @@ pub(crate) fn failed(error: sqlx::Error) -> Error {
 
 /// A row that a renewal did not wait for.
 pub(crate) fn row_locked() -> Error {
-    let text = "another session keeps the row locked, and a renewal does not wait for it: end that session";
-    Error::new(ErrorKind::Timeout, text).with_effect(Effect::None)
+    let text = "another session has the row locked, and a renewal does not wait for it: if this goes on, end that session";
+    Error::new(ErrorKind::Timeout, text)
+        .with_effect(Effect::None)
+        .with_store_up()
 }
 
 /// A connection that could not be opened. Nothing was asked of the server yet.
@@ -247,7 +249,10 @@ fn from_server(error: sqlx::Error) -> Error {
     let number = database(&error).map_or(0, MySqlDatabaseError::number);
     let (kind, advice) = meaning(&error);
     let advice = missing_right(&error).unwrap_or_else(|| advice.to_owned());
-    let ours = Error::new(kind, format!("{advice} [{number}]")).with_effect(effect(number));
+    let mut ours = Error::new(kind, format!("{advice} [{number}]")).with_effect(effect(number));
+    if matches!(number, 1020 | 1205 | 1213 | 3101) {
+        ours = ours.with_store_up();
+    }
     match kind {
         // All is said.
         ErrorKind::SchemaMissing => ours,

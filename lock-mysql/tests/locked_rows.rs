@@ -126,6 +126,24 @@ async fn a_renewal_waits_for_no_row_and_tells_which_was_locked(server: Server) {
     store.close().await;
 }
 
+async fn a_lease_whose_row_is_locked_is_told_where_it_is_the_only_one(server: Server) {
+    // The statement finds no row, and yet must say when that was.
+    let (mut store, backend) = with_locked_row(server).await;
+    store.run("ROLLBACK").await;
+    let (held, _) = acquire(&backend, "job").await;
+    store.run("BEGIN; SELECT * FROM {} FOR UPDATE").await;
+    let renewed = backend
+        .renew(&[(held.lease_id(), LEASE * 2)])
+        .await
+        .remove(0);
+    let locked = renewed.unwrap_err();
+    assert_eq!(
+        (locked.kind(), locked.effect()),
+        (ErrorKind::Timeout, Effect::None)
+    );
+    store.close().await;
+}
+
 /// Sixty locks that the watchdog renews.
 async fn sixty(locks: &Locks, ttl: Duration) -> Vec<Guard> {
     let mut guards = Vec::new();
@@ -203,5 +221,6 @@ on_both![
     a_try_that_times_out_stops_waiting_for_the_row_and_takes_nothing,
     what_is_granted_after_its_caller_gave_up_is_released,
     a_renewal_waits_for_no_row_and_tells_which_was_locked,
+    a_lease_whose_row_is_locked_is_told_where_it_is_the_only_one,
     one_stuck_row_takes_no_other_lease_down_and_is_told_in_time,
 ];

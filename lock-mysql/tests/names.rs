@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Server, Store, acquire, granted, name, request};
-use distlock_api::{Attempt, LockAdmin, LockBackend};
+use distlock_api::{Attempt, LockAdmin, LockBackend, Renewal};
 
 async fn names_that_a_collation_would_fold_are_several_locks(server: Server) {
     // (trap 4)
@@ -51,6 +51,51 @@ async fn a_row_that_differs_by_a_blank_at_its_end_is_another(server: Server) {
     store.close().await;
 }
 
+async fn each_of_names_that_look_alike_or_need_escaping_is_renewed_by_itself(server: Server) {
+    // (trap 4)
+    let store = Store::new(server, "alike").await;
+    let backend = store.backend();
+    let long = "\\\"".repeat(127);
+    let names = [
+        "job",
+        "Job",
+        "jöb",
+        "jo\u{308}b",
+        "\"",
+        "\\",
+        "\\\"",
+        "\\u0041",
+        "A",
+        "a\u{2028}x",
+        "😀",
+        "$[0]",
+        &long,
+    ];
+    let mut leases = Vec::new();
+    for (number, text) in (1..).zip(names) {
+        let (held, _) = acquire(&backend, text).await;
+        leases.push((held.lease_id(), common::LEASE * (10 * number)));
+        leases.push((request(text).lease_id(), common::LEASE * 1000));
+    }
+    let answers = backend.renew(&leases).await;
+    let mine = answers.iter().step_by(2);
+    assert!(mine.flatten().all(|mine| *mine == Renewal::Renewed));
+    for (text, other) in names.iter().zip(answers.iter().skip(1).step_by(2)) {
+        let to = Some("test".to_owned());
+        assert_eq!(other.as_ref().unwrap(), &Renewal::Lost { to }, "{text}");
+    }
+    for (number, text) in (1..).zip(names) {
+        let record = backend.inspect(&name(text)).await.unwrap().unwrap();
+        let left = record.remaining.as_secs();
+        // Ten minutes more than the one before.
+        assert!(
+            (600 * number - 300..=600 * number).contains(&left),
+            "{text}: {left}"
+        );
+    }
+    store.close().await;
+}
+
 async fn the_longest_names_and_owners_are_stored_whole(server: Server) {
     // (trap 3)
     let store = Store::new(server, "long").await;
@@ -91,6 +136,7 @@ async fn names_and_owners_full_of_sql_are_only_text(server: Server) {
 on_both![
     names_that_a_collation_would_fold_are_several_locks,
     a_row_that_differs_by_a_blank_at_its_end_is_another,
+    each_of_names_that_look_alike_or_need_escaping_is_renewed_by_itself,
     the_longest_names_and_owners_are_stored_whole,
     names_and_owners_full_of_sql_are_only_text,
 ];

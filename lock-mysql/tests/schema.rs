@@ -4,9 +4,12 @@
 #[macro_use]
 mod common;
 
-use common::{Server, Store, acquire, name, unique};
-use distlock_api::{ErrorKind, LockAdmin, Severity};
+use std::time::Duration;
+
+use common::{LEASE, Server, Store, acquire, name, request, unique};
+use distlock_api::{ErrorKind, LockAdmin, LockBackend, Release, Renewal, Severity};
 use distlock_mysql::{MySqlBackend, Table, schema_sql};
+use sqlx::mysql::MySqlConnectOptions;
 use tokio::task::JoinSet;
 
 async fn migrate_by_eight(backends: [MySqlBackend; 8]) {
@@ -53,6 +56,28 @@ async fn a_missing_schema_is_made_too(server: Server) {
     store.close().await;
 }
 
+async fn a_table_with_a_schema_needs_no_database_in_the_url(server: Server) {
+    let store = Store::new(server, "nowhere").await;
+    let table = Table::new(&store.table).unwrap();
+    let builder = MySqlBackend::builder().table(table.in_schema(server.database()).unwrap());
+    let url = server.url().replacen("mariadb:", "mysql:", 1);
+    let (nowhere, _) = url.rsplit_once('/').unwrap();
+    let options: MySqlConnectOptions = nowhere.parse().unwrap();
+    assert_eq!(options.get_database(), None);
+    let options = options.username(&store.user).password("canary");
+    let backend = builder.for_options(options).unwrap();
+    let (held, _) = acquire(&backend, "job").await;
+    let lost = request("job").lease_id();
+    let leases = [(held.lease_id(), LEASE), (lost, LEASE)];
+    let renewed = backend.renew(&leases).await;
+    assert_eq!(renewed[0].as_ref().unwrap(), &Renewal::Renewed);
+    assert!(matches!(renewed[1], Ok(Renewal::Lost { .. })));
+    let release = backend.release(&held.lease_id(), Duration::ZERO).await;
+    assert_eq!(release.unwrap(), Release::Released);
+    assert_eq!(backend.list().await.unwrap().len(), 1);
+    store.close().await;
+}
+
 async fn the_printed_schema_is_what_migrate_makes_and_can_be_run_again(server: Server) {
     let mut store = Store::without_table(server, "printed").await;
     let sql = schema_sql(&Table::new(&store.table).unwrap());
@@ -96,6 +121,7 @@ async fn rows_deleted_by_hand_do_not_set_the_fence_back(server: Server) {
 on_both![
     eight_nodes_migrate_at_once_and_again_beside_a_held_lock,
     a_missing_schema_is_made_too,
+    a_table_with_a_schema_needs_no_database_in_the_url,
     the_printed_schema_is_what_migrate_makes_and_can_be_run_again,
     a_table_name_full_of_sql_is_only_a_name,
     rows_deleted_by_hand_do_not_set_the_fence_back,

@@ -126,6 +126,43 @@ async fn a_thousand_leases_are_renewed_in_few_statements(server: Server) {
     store.close().await;
 }
 
+/// How many rows of the table were read so far, as often as they were.
+async fn rows_read(store: &mut Store) -> i64 {
+    let counted = match store.server {
+        Server::MySql => {
+            "SELECT CAST(count_fetch AS SIGNED) FROM performance_schema.table_io_waits_summary_by_table
+             WHERE object_schema = DATABASE() AND object_name = '{}'"
+        }
+        Server::MariaDb => {
+            "SELECT CAST(rows_read AS SIGNED) FROM information_schema.table_statistics
+             WHERE table_schema = DATABASE() AND table_name = '{}'"
+        }
+    };
+    store.value(counted).await
+}
+
+async fn a_renewal_reads_and_so_locks_no_rows_but_those_of_its_leases(server: Server) {
+    let mut store = Store::new(server, "rows").await;
+    if server == Server::MariaDb {
+        // So that it counts, which it does not of itself.
+        store.run("SET GLOBAL userstat = 1").await;
+    }
+    let backend = store.backend();
+    let mut leases = Vec::new();
+    for number in 0..30 {
+        let (held, _) = acquire(&backend, &format!("job-{number}")).await;
+        leases.push((held.lease_id(), LEASE * 2));
+    }
+    leases.truncate(3);
+    // One of them is lost, so that the holders are asked for, too.
+    release(&backend, &leases[1].0).await;
+    let before = rows_read(&mut store).await;
+    backend.renew(&leases).await;
+    let read = rows_read(&mut store).await - before;
+    assert!((3..=4 * 3).contains(&read), "{read} rows read");
+    store.close().await;
+}
+
 /// Counts again until it is little, for a minute at most; the least. Others on the same server only add.
 async fn least(little: i64, mut count: impl AsyncFnMut() -> i64) -> i64 {
     let start = Instant::now();
@@ -188,6 +225,7 @@ on_both![
     a_hundred_leases_are_renewed_in_one_round_trip_with_a_time_for_each,
     a_lost_lease_costs_one_more_round_trip_and_the_others_are_renewed,
     a_thousand_leases_are_renewed_in_few_statements,
+    a_renewal_reads_and_so_locks_no_rows_but_those_of_its_leases,
     a_refusal_writes_no_redo,
     a_grant_is_in_the_redo,
 ];

@@ -64,6 +64,6 @@ fn main() -> ExitCode {
         .flush(|| open(FLUSHED), empty)
         .link(&address(), open_at)
         .server(version)
-        .rules_run(114)
+        .rules_run(116)
         .run()
 }

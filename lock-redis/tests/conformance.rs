@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         .flush(|| open(DISPOSABLE), empty)
         .link(&address().unwrap_or_default(), open_at)
         .server(version)
-        .rules_run(109)
+        .rules_run(111)
         .run()
 }
 

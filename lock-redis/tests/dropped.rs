@@ -4,59 +4,23 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::{Server, Space};
-use distlock_api::clock::{self, Instant};
-use distlock_api::{Lock, Locks};
-use distlock_conformance::{acquisitions_to_drop, drop_at_random};
-use tokio::runtime::Handle;
+use distlock_api::Locks;
+use distlock_conformance::{InProcess, leave_nothing_pending};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_at_the_server_or_in_the_process() {
     let server = Server::start(&[]).await;
     let mut space = Space::at(&server.url()).await;
-    let (files, tasks) = (open_files(), tasks());
+    let before = InProcess::now();
     let locks = Locks::new(space.client().await);
-    let count = acquisitions_to_drop(1000);
-    let options = |lock: Lock| lock.at_most_for(Duration::from_secs(600));
-    let began = Instant::now();
-    let dropped = drop_at_random(&locks, "job", count, options).await;
-    let in_flight = dropped.unwrap().in_flight;
-    let ended = Instant::now();
-    // Long before their leases would be over.
-    locks.shutdown(Duration::from_secs(60)).await.unwrap();
-    println!(
-        "{count} acquisitions in {:.1?}, {in_flight} dropped in flight; {:.1?} later nothing was pending",
-        ended.since(&began),
-        ended.elapsed()
-    );
-    assert!(in_flight > count / 100);
+    leave_nothing_pending(&locks, 1000).await.unwrap();
     // The counters of fencing tokens stay for a day.
     let keys: Vec<String> = space.run(&format!("KEYS {}*", space.prefix)).await;
     let locked = keys.iter().filter(|key| !key.ends_with(":f"));
     assert_eq!(locked.count(), 0, "{keys:?}");
     drop(locks);
-    becomes_true(|| open_files() <= files).await;
-    becomes_true(|| self::tasks() <= tasks).await;
+    before.again().await.unwrap();
     let clients: String = space.run("CLIENT LIST TYPE normal").await;
     assert_eq!(clients.lines().count(), 1, "{clients}");
-}
-
-fn tasks() -> usize {
-    Handle::current().metrics().num_alive_tasks()
-}
-
-fn open_files() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
-}
-
-async fn becomes_true(condition: impl Fn() -> bool) {
-    let waiting = async {
-        while !condition() {
-            clock::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let done = clock::timeout(Duration::from_secs(60), waiting).await;
-    assert!(done.is_some(), "{} files, {} tasks", open_files(), tasks());
 }

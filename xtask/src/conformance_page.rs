@@ -6,11 +6,15 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::besides;
 use crate::report::{Outcome, Report, Rule};
 
 /// Where a run of the conformance suites leaves its reports.
 pub(crate) const REPORTS: &str = "target/conformance";
 const PAGE: &str = "docs/conformance.md";
+
+/// What is shown by other tests, and what is left out: written by hand, and put at the end of the page.
+const BESIDES: &str = "conformance-tests/besides.md";
 
 /// The stores with a column, in this order. A report that is missing is an error, not an empty column.
 const STORES: [&str; 7] = [
@@ -30,7 +34,8 @@ This page is made by `cargo xtask docs` from the reports of `cargo xtask test`, 
 store is held to the same rules. ✓ is a pass, a letter a skip, with its reason below; there is no other mark, for a run with
 a failure makes no page. Rules are numbered after the promise that they belong to: 1 exclusion, 2 server time, 3 crash,
 4 at least, 5 owner, 6 fence, 7 loss, 8 cancellation, 9 drop and shutdown; or N names, D durations, T ticks, A tools for
-operators, C claims, L what is left behind.
+operators, C claims and the memory backend as the reference, L what is left behind, F bad networks, P holders that are frozen
+or killed, each in a process of its own, H histories of contests between processes.
 
 The suite is held to account itself: deliberately wrong backends, each of which the rule it names must catch, run with it
 (`conformance-tests/tests/self_test.rs`).
@@ -38,13 +43,17 @@ The suite is held to account itself: deliberately wrong backends, each of which 
 
 /// Writes the page anew.
 pub(crate) fn write() -> Result<()> {
-    crate::page::write(PAGE, &page(&reports()?)?)
+    crate::page::write(PAGE, &made()?)
 }
 
 /// Fails if the page is not what the reports make of it.
 pub(crate) fn check() -> Result<()> {
     let advice = "`cargo xtask test`, then `cargo xtask docs`";
-    crate::page::check(PAGE, &page(&reports()?)?, is_result, advice)
+    crate::page::check(PAGE, &made()?, is_result, advice)
+}
+
+fn made() -> Result<String> {
+    Ok(page(&reports()?)? + "\n" + &besides::read(BESIDES)?)
 }
 
 /// A newer server with the same results makes no page out of date.

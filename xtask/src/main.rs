@@ -6,6 +6,7 @@
 )]
 
 mod bench;
+mod besides;
 mod ci;
 mod command;
 mod conformance_page;

@@ -6,14 +6,15 @@
 use std::time::Duration;
 
 use distlock_api::clock::{self, Instant};
-use distlock_api::{Effect, ErrorKind, Guard, Hold, Lock, LockName, LockState, Loss};
+use distlock_api::{Effect, ErrorKind, Hold, LockState, Loss};
 use tokio::task::JoinSet;
 
+use crate::bench::Bench;
 use crate::client::Client;
 use crate::context::Context;
 use crate::engine::acquire;
 use crate::failure::{Checked, Failure, ensure, must_be};
-use crate::link::{Condition, Link, Way};
+use crate::link::{Condition, Way};
 use crate::rule::rules;
 
 rules! {
@@ -39,69 +40,10 @@ rules! {
         "A link that passes on byte by byte changes nothing (D10).";
     "F.11" deaf_server [Link]
         "A server that takes connections and says nothing fails a call within its limit, and works when it speaks (D12).";
-}
-
-/// A client behind a link, and one beside it.
-struct Bench {
-    link: Link,
-    client: Client,
-    beside: Client,
-    name: LockName,
-}
-
-impl Bench {
-    async fn new(cx: &Context) -> Checked<Self> {
-        let (link, client) = cx.linked_client().await?;
-        Ok(Self {
-            link,
-            client,
-            beside: cx.client().await?,
-            name: cx.name()?,
-        })
-    }
-
-    /// As [`new`](Self::new), with a client that has its connection and has looked at the store, so that only its calls
-    /// are still to come.
-    async fn warm(cx: &Context) -> Checked<Self> {
-        let bench = Self::new(cx).await?;
-        bench.warm_up(cx).await?;
-        Ok(bench)
-    }
-
-    async fn warm_up(&self, cx: &Context) -> Checked {
-        let request = cx.request(&cx.name()?, cx.lease(30_000));
-        let grant = self.client.take_when_reachable(&request).await?;
-        self.client.free(&grant).await
-    }
-
-    fn lock(&self) -> Checked<Lock> {
-        Ok(self.client.locks().lock(&self.name)?)
-    }
-
-    async fn watched(&self, ttl: Duration) -> Checked<Guard> {
-        acquire(&self.lock()?.watchdog(ttl)).await
-    }
-
-    /// That the store, at this moment, has the lock for somebody.
-    async fn is_held(&self) -> Checked<bool> {
-        Ok(self.beside.state(&self.name).await? == LockState::Held)
-    }
-
-    /// That the lock is free long before the lease of the attempt would be over.
-    async fn is_given_back(&self, cx: &Context) -> Checked {
-        let request = cx.request(&self.name, cx.lease(1000));
-        let grant = self.beside.take_when_free(&request).await?;
-        self.beside.free(&grant).await
-    }
-}
-
-/// Waits and sees that the guard stays valid.
-async fn stays_valid(guard: &Guard, time: Duration) -> Checked {
-    match clock::timeout(time, guard.lost()).await {
-        None => Ok(()),
-        Some(Loss::NotRenewed { cause: None }) => Err(Failure::stalled("this process stood still")),
-        Some(loss) => Err(Failure::broken(format!("the lock was lost: {loss}"))),
-    }
+    "F.12" half_closed [Link Admin]
+        "A call on a connection of which one way is closed fails at once as unavailable, and no lock is left (D5).";
+    "F.13" garbled_answer [Link Admin]
+        "An answer that cannot be one is an error that leaves the effect open, and what was granted is given back (D14).";
 }
 
 /// Twenty at a time, so that the loss is told at any moment of a lease.
@@ -153,12 +95,12 @@ async fn dead_link_is_told_in_time(cx: Context) -> Checked {
 
 /// Waits for the loss; gives what is left of the lease at the store at that moment.
 async fn told_before_the_end(cx: Context, hold: Hold, beside: Client) -> Checked<Duration> {
-    let told = clock::timeout(cx.patience, hold.lost()).await;
+    let (told, late) = told_late(&cx, &hold).await;
     let told_at = Instant::now();
     let record = beside.record(hold.name()).await?;
     must_be!(told, Some(Loss::NotRenewed { .. }) => (), "nothing gets through, and the guard says");
-    if record.state != LockState::Held && told_at.elapsed() > cx.lease(10) {
-        return Err(Failure::stalled("the store answered late"));
+    if record.state != LockState::Held && told_at.elapsed() + late > cx.lease(10) {
+        return Err(Failure::stalled("this task ran late, or the store did"));
     }
     ensure!(
         record.state == LockState::Held,
@@ -167,16 +109,30 @@ async fn told_before_the_end(cx: Context, hold: Hold, beside: Client) -> Checked
     Ok(record.remaining)
 }
 
+/// Waits for the loss, and says how long after the deadline this task came to know of it.
+async fn told_late(cx: &Context, hold: &Hold) -> (Option<Loss>, Duration) {
+    let since = Instant::now();
+    let (mut left, mut read) = (hold.remaining(), Instant::now());
+    while since.elapsed() < cx.patience {
+        if let Some(loss) = clock::timeout(cx.lease(100), hold.lost()).await {
+            return (Some(loss), read.elapsed().saturating_sub(left));
+        }
+        if hold.is_valid() {
+            (left, read) = (hold.remaining(), Instant::now());
+        }
+    }
+    (None, Duration::ZERO)
+}
+
 async fn healed_link_keeps_the_lock(cx: Context) -> Checked {
     let bench = Bench::new(&cx).await?;
     let ttl = cx.lease(3000);
-    let guard = bench.watched(ttl).await?;
+    let mut watched = bench.watched(ttl).await?;
     for way in [Way::Both, Way::ToServer, Way::ToClient] {
         bench.link.set(Condition::Held(way));
-        stays_valid(&guard, ttl / 3).await?;
-        bench.link.set(Condition::Open);
-        stays_valid(&guard, ttl / 2).await?;
-        ensure!(bench.is_held().await?, "the store has given the lock away");
+        watched.stays_valid(ttl / 3).await?;
+        bench.heal();
+        watched.stays_valid(ttl / 2).await?;
     }
     Ok(())
 }
@@ -184,11 +140,10 @@ async fn healed_link_keeps_the_lock(cx: Context) -> Checked {
 async fn forgotten_connections_keep_the_lock(cx: Context) -> Checked {
     let bench = Bench::new(&cx).await?;
     let ttl = cx.lease(6000);
-    let guard = bench.watched(ttl).await?;
+    let mut watched = bench.watched(ttl).await?;
     for _ in 0..2 {
         bench.link.forget();
-        stays_valid(&guard, ttl).await?;
-        ensure!(bench.is_held().await?, "the store has given the lock away");
+        watched.stays_valid(ttl).await?;
     }
     Ok(())
 }
@@ -196,13 +151,12 @@ async fn forgotten_connections_keep_the_lock(cx: Context) -> Checked {
 async fn reset_connections_keep_the_lock(cx: Context) -> Checked {
     let bench = Bench::new(&cx).await?;
     let ttl = cx.lease(3000);
-    let guard = bench.watched(ttl).await?;
+    let mut watched = bench.watched(ttl).await?;
     for _ in 0..6 {
         bench.link.reset();
-        stays_valid(&guard, ttl / 2).await?;
+        watched.stays_valid(ttl / 2).await?;
     }
-    ensure!(bench.is_held().await?, "the store has given the lock away");
-    let freed = guard.release().await;
+    let freed = watched.guard.release().await;
     drop(freed);
     bench.is_given_back(&cx).await
 }
@@ -212,11 +166,12 @@ async fn late_renewal_counts_from_its_sending(cx: Context) -> Checked {
     let delay = Duration::from_millis(60);
     bench.link.set(Condition::Slow(delay));
     let ttl = cx.lease(4000);
-    let guard = bench.watched(ttl).await?;
+    let mut watched = bench.watched(ttl).await?;
     let mut renewed = 0;
     let mut before = Duration::ZERO;
-    for _ in 0..60 {
-        let left = guard.remaining();
+    let since = Instant::now();
+    while since.elapsed() < 2 * ttl {
+        let left = watched.guard.remaining();
         if left > before {
             renewed += 1;
             ensure!(
@@ -225,23 +180,19 @@ async fn late_renewal_counts_from_its_sending(cx: Context) -> Checked {
             );
         }
         before = left;
-        clock::sleep(ttl / 30).await;
+        watched.look().await?;
     }
-    ensure!(renewed >= 3, "only {renewed} renewals were seen");
-    ensure!(guard.is_valid(), "a slow link cost the lock");
-    Ok(())
+    match renewed {
+        0..3 => Err(watched.failure(&format!("only {renewed} renewals were seen"))),
+        _ => Ok(()),
+    }
 }
 
 async fn lost_answer_leaves_no_lock(cx: Context) -> Checked {
     let bench = Bench::warm(&cx).await?;
-    bench.link.set(Condition::Held(Way::ToClient));
-    let lock = bench.lock()?.at_most_for(Duration::from_secs(600));
     let limit = bench.client.capabilities().operation_limit;
     let since = Instant::now();
-    let error = match lock.try_acquire().await {
-        Ok(answer) => return Err(Failure::broken(format!("without an answer: {answer:?}"))),
-        Err(error) => error,
-    };
+    let error = failed_attempt(&bench, Condition::Held(Way::ToClient)).await?;
     ensure!(
         since.elapsed() < limit + cx.patience,
         "the call took {:.1?}, its limit is {limit:.1?}",
@@ -251,7 +202,6 @@ async fn lost_answer_leaves_no_lock(cx: Context) -> Checked {
         error.effect() == Effect::Unknown,
         "it may have been done, and the error says otherwise: {error}"
     );
-    bench.link.set(Condition::Open);
     bench.is_given_back(&cx).await
 }
 
@@ -262,7 +212,7 @@ async fn late_request_leaves_no_lock(cx: Context) -> Checked {
     let given_up = clock::timeout(cx.lease(200), lock.try_acquire()).await;
     ensure!(given_up.is_none(), "an answer to what was not delivered");
     clock::sleep(cx.lease(800)).await;
-    bench.link.set(Condition::Open);
+    bench.heal();
     // Delivered now, and undone.
     clock::sleep(cx.lease(200)).await;
     bench.is_given_back(&cx).await
@@ -285,7 +235,7 @@ async fn cut(cx: Context, way: Way) -> Checked {
         bench.link.set(Condition::Cut(way, bytes));
         let lock = bench.lock()?.at_most_for(Duration::from_secs(600));
         let guard = lock.try_acquire().await;
-        bench.link.set(Condition::Open);
+        bench.heal();
         match guard {
             Ok(acquired) => drop(acquired),
             Err(error) => ensure!(
@@ -318,13 +268,9 @@ async fn deaf_server(cx: Context) -> Checked {
     let bench = Bench::new(&cx).await?;
     bench.link.set(Condition::Deaf);
     bench.link.reset();
-    let lock = bench.lock()?.at_most_for(Duration::from_secs(600));
     let limit = bench.client.capabilities().operation_limit;
     let since = Instant::now();
-    let error = match lock.try_acquire().await {
-        Ok(answer) => return Err(Failure::broken(format!("from a deaf server: {answer:?}"))),
-        Err(error) => error,
-    };
+    let error = failed_attempt(&bench, Condition::Deaf).await?;
     ensure!(
         matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout),
         "a deaf server: {error}"
@@ -334,8 +280,41 @@ async fn deaf_server(cx: Context) -> Checked {
         "the call took {:.1?}, its limit is {limit:.1?}",
         since.elapsed()
     );
-    bench.link.set(Condition::Open);
     let request = cx.request(&cx.name()?, cx.lease(30_000));
     let grant = bench.client.take_when_reachable(&request).await?;
     bench.client.free(&grant).await
+}
+
+async fn half_closed(cx: Context) -> Checked {
+    let bench = Bench::new(&cx).await?;
+    for way in [Way::ToServer, Way::ToClient] {
+        bench.warm_up(&cx).await?;
+        let error = failed_attempt(&bench, Condition::HalfClosed(way)).await?;
+        match error.kind() {
+            ErrorKind::Unavailable => bench.is_given_back(&cx).await?,
+            // So late that nobody had seen the end; or the machine was slow.
+            ErrorKind::Timeout => return Err(error.into()),
+            _ => return Err(Failure::broken(format!("half closed: {error}"))),
+        }
+    }
+    Ok(())
+}
+
+async fn garbled_answer(cx: Context) -> Checked {
+    let bench = Bench::warm(&cx).await?;
+    let error = failed_attempt(&bench, Condition::Garbled(Way::ToClient)).await?;
+    ensure!(
+        error.effect() == Effect::Unknown,
+        "it may have been done, and the error says otherwise: {error}"
+    );
+    bench.is_given_back(&cx).await
+}
+
+/// The error of an attempt that cannot end well on a link like that.
+async fn failed_attempt(bench: &Bench, condition: Condition) -> Checked<distlock_api::Error> {
+    bench.link.set(condition);
+    let attempt = bench.lock()?.at_most_for(Duration::from_secs(600));
+    let answer = attempt.try_acquire().await;
+    bench.heal();
+    must_be!(answer, Err(error) => Ok(error), "no answer can have come, and the call says")
 }

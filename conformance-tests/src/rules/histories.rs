@@ -164,11 +164,11 @@ impl<'a> Arena<'a> {
             self.folder.display(),
             violations.join("\n ")
         );
+        std::fs::remove_dir_all(&self.folder)?;
         let grants = history::grants(&events);
         if grants < FEWEST_GRANTS {
             return Err(Failure::stalled(format!("{grants} grants in all")));
         }
-        std::fs::remove_dir_all(&self.folder)?;
         let client = self.cx.client().await?;
         let request = self.cx.request(&self.name, self.cx.lease(1000));
         let grant = client.take_when_free(&request).await?;

@@ -164,5 +164,6 @@ pub(crate) const ENGINE_ONLY: &[&str] = &["7.2", "8.5", "C.3", "D.1", "N.3"];
 /// Rules that need a link to a server, which a store in a folder does not have. Mutants of the engine and of backends show
 /// that they can be broken (`cargo xtask mutants`).
 pub(crate) const LINKED_ONLY: &[&str] = &[
-    "F.1", "F.2", "F.3", "F.4", "F.5", "F.6", "F.7", "F.8", "F.9", "F.10", "F.11", "H.2",
+    "F.1", "F.2", "F.3", "F.4", "F.5", "F.6", "F.7", "F.8", "F.9", "F.10", "F.11", "F.12", "F.13",
+    "H.2",
 ];

@@ -31,6 +31,8 @@ pub(crate) struct Fault {
 pub(crate) enum Assumption {
     /// The clocks of holder and store run at the same rate.
     Rate,
+    /// The same; broken in such a way that the holder's deadline comes too early.
+    RateToTheSafeSide,
     /// The store's clock is not stepped forward.
     Step,
     /// The store forgets no lease that it granted.
@@ -43,6 +45,7 @@ impl Assumption {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Rate => "rate",
+            Self::RateToTheSafeSide => "rate, to the safe side",
             Self::Step => "step",
             Self::Memory => "memory",
             Self::Authority => "authority",

@@ -6,7 +6,7 @@ use distlock::{Fenced, clock};
 
 use crate::catalogue::{Assumption, Cases, Fault, Seen, Store};
 use crate::client::{Client, Lease};
-use crate::evidence::{acquired, acquired_at_last, fence, refused};
+use crate::evidence::{LATE, acquired, acquired_at_last, fence, refused};
 use crate::ground::{Ground, LONG, fixed};
 
 const WALL: Fault = Fault {
@@ -30,7 +30,7 @@ const MUCH_TOO_SLOW: Fault = Fault {
 const FAST: Fault = Fault {
     cases: "B6",
     words: "the holder's clock runs at double its speed",
-    breaks: &[],
+    breaks: &[Assumption::RateToTheSafeSide],
 };
 
 const SUSPENDED: Fault = Fault {
@@ -91,6 +91,8 @@ async fn in_time(ground: &Ground, lease: Duration, percent: i64) -> Seen {
     let mut client = Client::start(&server, Lease::Fixed(lease), percent).await;
     let next = acquired_at_last(&fixed(&rival, LONG)).await;
     assert!(!client.is_valid().await, "there were two holders");
+    let told = clock::timeout(LATE, client.lost()).await;
+    assert!(told.is_some(), "the holder is not told");
     assert!(fence(&next) > client.fence);
     Seen::Told
 }
@@ -119,7 +121,7 @@ async fn a_suspended_machine(ground: Ground) -> Seen {
     client.clock.suspend(lease).unwrap();
     assert!(!client.is_valid().await);
     let loss = client.lost().await;
-    assert!(loss.contains("this process stood still"), "{loss}");
+    assert!(loss.contains("stood still"), "{loss}");
     let next = acquired_at_last(&fixed(&rival, LONG)).await;
     assert!(fence(&next) > client.fence);
     Seen::Told

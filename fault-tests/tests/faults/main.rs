@@ -1,8 +1,8 @@
 //! What becomes of locks when their server fails, or somebody's clock, each on a server of its own.
 //!
 //! A fault breaks an assumption of leases, or none. Where none is broken, there is one holder at most, a loss is told in time,
-//! and the locks work again afterwards. Where one is broken, the test shows the two holders, for a test that could not see
-//! them would show nothing elsewhere either; and that the fencing token keeps the resource right.
+//! and the locks work again afterwards. Where one is broken, and not to the safe side, the test shows the two holders, for a
+//! test that could not see them would show nothing elsewhere either; and that the fencing token keeps the resource right.
 //!
 //! Each test is run on every store that it is for, and says what was seen; [`report`] writes it down.
 

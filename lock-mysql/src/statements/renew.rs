@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +16,14 @@ use crate::schema::Table;
 /// error of its own.
 pub(crate) struct Renew<'a>(pub(crate) &'a [(LeaseId, Duration)]);
 
-/// Texts for 1, 2, 4, 8 … leases, so that each size is prepared once and not each number.
+/// Texts for 1, 4, 16 … leases, so that each size is prepared once and not each number.
 pub(super) struct Texts {
-    renew: Vec<Arc<str>>,
-    holders: Vec<Arc<str>>,
+    renew: [Arc<str>; SIZES.len()],
+    holders: [Arc<str>; SIZES.len()],
 }
+
+/// How many leases the texts are for.
+const SIZES: [usize; 5] = [1, 4, 16, 64, Renew::BATCH];
 
 type Asked<'a> = (&'a LeaseId, Duration);
 
@@ -82,18 +86,13 @@ async fn renew(
     connection: &mut MySqlConnection,
     batch: &[Asked<'_>],
 ) -> sqlx::Result<Done> {
-    let (size, filled) = fill(batch);
+    let (size, places) = places(batch);
     let mut query = sqlx::query(safe(&texts.renew[size]));
-    for (lease, _) in filled.clone() {
-        let token = lease.token.as_bytes().as_slice();
-        query = query.bind(lease.name.as_str()).bind(token);
-    }
-    for (lease, ttl) in filled {
-        let token = lease.token.as_bytes().as_slice();
+    for place in places {
         query = query
-            .bind(lease.name.as_str())
-            .bind(token)
-            .bind(micros::up(*ttl));
+            .bind(place.map(|(lease, _)| lease.name.as_str()))
+            .bind(place.map(|(lease, _)| lease.token.as_bytes().as_slice()))
+            .bind(place.map(|(_, ttl)| micros::up(*ttl)));
     }
     let done = query.execute(connection).await?;
     Ok(Done {
@@ -110,10 +109,10 @@ async fn not_renewed(
     batch: &[Asked<'_>],
     at: i64,
 ) -> sqlx::Result<Vec<(LeaseId, Result<Renewal>)>> {
-    let (size, filled) = fill(batch);
+    let (size, places) = places(batch);
     let mut query = sqlx::query_as(safe(&texts.holders[size]));
-    for (lease, _) in filled {
-        query = query.bind(lease.name.as_str());
+    for place in places {
+        query = query.bind(place.map(|(lease, _)| lease.name.as_str()));
     }
     let rows: Vec<Row> = query.fetch_all(connection).await?;
     let holders: HashMap<_, _> = rows.iter().map(|row| (&*row.0, row)).collect();
@@ -135,22 +134,23 @@ async fn not_renewed(
     Ok(others.collect())
 }
 
-/// Which text fits, and the leases for all its places: the last one stands in those that are left over.
-fn fill<'a>(batch: &'a [Asked<'a>]) -> (usize, impl Iterator<Item = &'a Asked<'a>> + Clone) {
-    let places = batch.len().next_power_of_two();
-    let last = &batch[batch.len() - 1];
-    let filled = batch.iter().chain(std::iter::repeat(last)).take(places);
-    (places.ilog2() as usize, filled)
+/// Which text fits, and what is in each of its places: nothing in those that are left over.
+fn places<'a>(batch: &'a [Asked<'a>]) -> (usize, impl Iterator<Item = Option<&'a Asked<'a>>>) {
+    let fits = SIZES.iter().position(|size| *size >= batch.len());
+    let size = fits.unwrap_or(SIZES.len() - 1);
+    let leases = batch.iter().map(Some).chain(iter::repeat(None));
+    (size, leases.take(SIZES[size]))
 }
 
 impl Texts {
     pub(super) fn new(table: &Table) -> Self {
-        let sizes = || (0..=Renew::BATCH.ilog2()).map(|power| 1 << power);
         let renew = |leases: usize| {
-            let times = vec!["WHEN ours.name = ? AND ours.token = ? THEN ?"; leases].join(" ");
-            let pairs = vec!["name = ? AND token = ?"; leases].join(" OR ");
-            let template = include_str!("renew.sql").replace("{times}", &times);
-            let template = template.replace("{leases}", &pairs);
+            // With types, which servers would have to guess at otherwise.
+            let first = "SELECT CAST(? AS CHAR(255)) AS name, CAST(? AS BINARY(16)) AS token, CAST(? AS SIGNED) AS ttl";
+            let next =
+                " UNION ALL SELECT CAST(? AS CHAR(255)), CAST(? AS BINARY(16)), CAST(? AS SIGNED)";
+            let asked = first.to_owned() + &next.repeat(leases - 1);
+            let template = include_str!("renew.sql").replace("{leases}", &asked);
             text(&template.replace("{most}", &leases.to_string()), table).into()
         };
         let holders = |leases: usize| {
@@ -159,8 +159,8 @@ impl Texts {
             text(&template, table).into()
         };
         Self {
-            renew: sizes().map(renew).collect(),
-            holders: sizes().map(holders).collect(),
+            renew: SIZES.map(renew),
+            holders: SIZES.map(holders),
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn run(name: &str, server: Server) -> ExitCode {
         .flush(move || open(server, FLUSHED), move || empty(server))
         .link(&address(server), move |address| open_at(server, address))
         .server(move || version(server))
-        .rules_run(114)
+        .rules_run(116)
         .run()
 }
 
