@@ -26,6 +26,20 @@ struct Inner {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
+/// ENOMEM, ENFILE, EMFILE and EADDRNOTAVAIL.
+#[cfg(unix)]
+const USED_UP_HERE: [i32; 4] = {
+    use rustix::io::Errno;
+    [
+        Errno::NOMEM.raw_os_error(),
+        Errno::NFILE.raw_os_error(),
+        Errno::MFILE.raw_os_error(),
+        Errno::ADDRNOTAVAIL.raw_os_error(),
+    ]
+};
+#[cfg(not(unix))]
+const USED_UP_HERE: [i32; 0] = [];
+
 /// What kind of failure it was, and so what can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -124,6 +138,18 @@ impl Error {
     pub fn with_store_up(mut self) -> Self {
         self.0.store_is_up = true;
         self
+    }
+
+    /// Says that the store is well where this machine is to blame for what the driver complains of: it is out of file
+    /// descriptors, memory or ports.
+    #[must_use]
+    pub fn blaming(self, driver: &(dyn std::error::Error + 'static)) -> Self {
+        let mut causes = std::iter::successors(Some(driver), |error| error.source());
+        let io = causes.find_map(|error| error.downcast_ref::<std::io::Error>());
+        match io.and_then(std::io::Error::raw_os_error) {
+            Some(code) if USED_UP_HERE.contains(&code) => self.with_store_up(),
+            _ => self,
+        }
     }
 
     /// Adds the driver's error. Its text must carry no secret.

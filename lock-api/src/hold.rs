@@ -51,7 +51,7 @@ pub enum Loss {
     /// The watchdog could not renew the lease in time.
     NotRenewed {
         /// Why the last try failed; `None` if there was none to fail, because this process, or the runtime in which the lock was
-        /// acquired, stood still.
+        /// acquired, stood still or was too busy.
         cause: Option<Error>,
     },
     /// The guard was released or dropped, or the job under [`Lock::run`](crate::Lock::run) has ended.
@@ -68,7 +68,7 @@ impl fmt::Display for Loss {
                 write!(f, "the lease could not be renewed in time: {cause}")
             }
             Self::NotRenewed { cause: None } => f.write_str(
-                "the lease was not renewed in time: this process, or its runtime, stood still",
+                "the lease was not renewed in time: this process, or its runtime, stood still or was too busy",
             ),
             Self::Released => f.write_str("the lock was released"),
         }
@@ -182,6 +182,11 @@ impl Hold {
     /// `at_most_for`.
     pub fn is_final(&self) -> bool {
         self.state().is_last
+    }
+
+    /// Why the last renewal failed, if it did: what a job that is [endangered](Self::endangered) may say.
+    pub fn failure(&self) -> Option<Error> {
+        self.state().failure.clone()
     }
 
     /// Whether the lock is not released and the deadline is still to come, computed from the clock at every call: true

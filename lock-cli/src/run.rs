@@ -2,7 +2,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use distlock::options::OPERATION_LIMIT;
-use distlock::{Acquisition, Error, Guard, Hold, Locks, Loss, Release};
+use distlock::{Acquisition, Error, Guard, Locks, Loss, Release};
 use nix::sys::signal::Signal;
 
 use crate::args::{IfUnavailable, RunArgs};

@@ -230,6 +230,7 @@ pub(crate) fn not_connected(error: sqlx::Error, options: &MySqlConnectOptions) -
     };
     Error::new(kind, text)
         .with_effect(Effect::None)
+        .blaming(&error)
         .with_source(error)
 }
 

@@ -174,6 +174,7 @@ pub(crate) fn not_connected(error: sqlx::Error, options: &PgConnectOptions) -> E
     };
     Error::new(kind, text)
         .with_effect(Effect::None)
+        .blaming(&error)
         .with_source(error)
 }
 

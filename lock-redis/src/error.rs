@@ -141,10 +141,14 @@ pub(crate) fn not_connected(error: &RedisError, server: &str) -> Error {
                 ErrorKind::Denied,
                 "the user or the password is wrong, or the server takes no clients",
             ),
-            redis::ErrorKind::Io if tls(&error).is_none() => Error::new(
-                ErrorKind::Unavailable,
-                format!("{server} cannot be reached: {error}"),
-            ),
+            redis::ErrorKind::Io if tls(&error).is_none() => {
+                let text = format!("{server} cannot be reached: {error}");
+                let ours = Error::new(ErrorKind::Unavailable, text);
+                match cause(&error) {
+                    Some(cause) => ours.blaming(cause),
+                    None => ours,
+                }
+            }
             _ => Error::new(
                 ErrorKind::Config,
                 match tls(&error) {
@@ -193,13 +197,19 @@ pub(crate) fn unexpected(reply: &Value) -> Error {
     )
 }
 
-/// What TLS complained about, deep inside the driver's error.
-fn tls(error: &RedisError) -> Option<String> {
+/// What the driver's error wraps.
+fn cause(error: &RedisError) -> Option<&(dyn std::error::Error + 'static)> {
     let source = std::error::Error::source(error)?;
     let source = source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
+    Some(source.as_ref())
+}
+
+/// What TLS complained about, deep inside the driver's error.
+fn tls(error: &RedisError) -> Option<String> {
+    let source = cause(error)?;
     let source: &(dyn std::error::Error + 'static) = match source.downcast_ref::<io::Error>() {
         Some(io) => io.get_ref()?,
-        None => source.as_ref(),
+        None => source,
     };
     let tls = source.is::<rustls::Error>() || source.is::<rustls::pki_types::InvalidDnsNameError>();
     tls.then(|| source.to_string())

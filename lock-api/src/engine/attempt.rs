@@ -83,7 +83,7 @@ impl Engine {
         let answer = clock::timeout(limit, in_flight.answer()).await;
         let failed = |error: Error| Err(context(error).after(t0.elapsed()));
         let fencing_token = match answer {
-            None => return failed(self.timed_out(limit)),
+            None => return failed(timed_out(limit)),
             Some(Err(error)) => {
                 in_flight.settle_if_unknown(&error);
                 return failed(error);
@@ -128,20 +128,6 @@ impl Engine {
         // Nobody has used it, so that it need not rest.
         grant.at_least = AtLeast::none();
         failed(given_back.with_effect(Effect::Unknown))
-    }
-}
-
-impl Engine {
-    fn timed_out(&self, limit: Duration) -> Error {
-        let text = format!(
-            "no answer within {limit:?}; if the lock is granted all the same, it is given back, at the latest at the end of its lease"
-        );
-        let error = Error::new(ErrorKind::Timeout, text);
-        // A short lease gave the store less time than it may take.
-        match limit < self.capabilities.operation_limit {
-            true => error.with_store_up(),
-            false => error,
-        }
     }
 }
 
@@ -231,6 +217,15 @@ async fn settle(
     };
     let lease = request.lease_id();
     release_until_sure(&engine, &lease, AtLeast::none(), span, certainty, ticket).await;
+}
+
+fn timed_out(limit: Duration) -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        format!(
+            "no answer within {limit:?}; if the lock is granted all the same, it is given back, at the latest at the end of its lease"
+        ),
+    )
 }
 
 fn closed() -> Error {

@@ -95,9 +95,15 @@ pub(crate) async fn release_until_sure(
 
 /// Nobody else hears of a release in the background.
 fn tell(lease: &LeaseId, failure: &str, left: Duration) {
-    tracing::warn!(
-        lock = %lease.name.as_str().escape_debug(),
-        failure,
-        "a lock cannot be released; tried again until its lease is over, in {left:.1?}"
-    );
+    let lock = lease.name.as_str().escape_debug();
+    match left.is_zero() {
+        true => {
+            tracing::warn!(%lock, failure, "a lock could not be released, and its lease is over")
+        }
+        false => tracing::warn!(
+            %lock,
+            failure,
+            "a lock cannot be released; tried again until its lease is over, in {left:.1?}"
+        ),
+    }
 }

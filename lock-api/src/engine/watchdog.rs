@@ -23,8 +23,11 @@ mod batch;
 #[cfg(all(test, shuttle))]
 mod races;
 
-/// How many round trips may be under way: the store has others to serve.
+/// How many round trips may be under way for leases of about one length: the store has others to serve.
 const AT_A_TIME: usize = 3;
+
+/// One more than the binary logarithm of the longest lease in milliseconds.
+const LENGTHS: usize = 39;
 
 /// Which part of the time between two renewals a lease may be renewed early, to go along with others.
 const EARLY: u32 = 4;
@@ -65,7 +68,8 @@ pub(super) struct Watchdog {
     watched: Mutex<Watched>,
     /// Something is due earlier than planned, or there is nothing to wait for.
     wake: Notify,
-    under_way: Semaphore,
+    /// By the length of the leases: long ones, whose tries may take long, must not keep short ones waiting.
+    under_way: [Semaphore; LENGTHS],
 }
 
 #[derive(Debug, Default)]
@@ -148,7 +152,7 @@ impl Watchdog {
             epoch: Instant::now(),
             watched: Mutex::default(),
             wake: Notify::new(),
-            under_way: Semaphore::new(AT_A_TIME),
+            under_way: std::array::from_fn(|_| Semaphore::new(AT_A_TIME)),
         }
     }
 

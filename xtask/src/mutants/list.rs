@@ -259,9 +259,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "renewal revives, MariaDB",
         file: "lock-mysql/src/statements/renew.sql",
-        from: "          AND lock_until > UTC_TIMESTAMP(6)\n          AND LAST_INSERT_ID",
-        to: "          AND LAST_INSERT_ID",
+        from: "          AND held.lock_until > UTC_TIMESTAMP(6)\n",
+        to: "",
         tests: &[MARIADB.named("5.6_"), MARIADB.named("5.7_")],
+    },
+    Mutant {
+        name: "renewal shortens, MariaDB",
+        file: "lock-mysql/src/statements/renew.sql",
+        from: "GREATEST(lease.lock_until, TIMESTAMPADD(MICROSECOND, ours.ttl, UTC_TIMESTAMP(6)))",
+        to: "TIMESTAMPADD(MICROSECOND, ours.ttl, UTC_TIMESTAMP(6))",
+        tests: &[MARIADB.named("5.5_"), MARIADB.named("C.5_")],
     },
     Mutant {
         name: "the fence forgets the time, Redis",

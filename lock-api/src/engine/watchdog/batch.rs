@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Keep, Key, Watch, Watchdog};
+use super::{Keep, Key, LENGTHS, Watch, Watchdog};
 use crate::clock::{self, Instant};
 use crate::engine::{Deadline, Engine};
 use crate::options::SHORTEST_TRY;
@@ -17,26 +17,29 @@ const MOST_BATCHES: usize = 64;
 /// A batch on its way. If its task ends without an answer, by a panic of the backend, its leases are due again.
 pub(super) struct Batch {
     watchdog: Arc<Watchdog>,
+    /// The binary logarithm of the leases' lengths in milliseconds.
+    length: usize,
     leases: Vec<(Key, Watch)>,
 }
 
 impl Batch {
-    /// What is due in batches, the most urgent first. Leases of much different lengths do not go together: the shortest
-    /// would set the limit for all.
+    /// What is due in batches, the most urgent first. Leases of different lengths do not go together: the shortest would set
+    /// the limit for all.
     pub(super) fn of(watchdog: &Arc<Watchdog>, due: Vec<(Key, Watch)>) -> Vec<Self> {
         let mut alike = BTreeMap::<_, Vec<_>>::new();
         for (key, watch) in due {
-            let magnitude = watch.ttl.as_millis().checked_ilog(8).unwrap_or(0);
-            let group = alike.entry((watch.splits, magnitude)).or_default();
+            let length = watch.ttl.as_millis().checked_ilog2().unwrap_or(0) as usize;
+            let group = alike.entry((watch.splits, length)).or_default();
             group.push((key, watch));
         }
         let mut batches = Vec::new();
-        for ((splits, _), mut group) in alike {
+        for ((splits, length), mut group) in alike {
             let size = (MOST >> (2 * splits).min(8)).max(group.len() / MOST_BATCHES);
             while !group.is_empty() {
                 let rest = group.split_off(size.clamp(1, MOST).min(group.len()));
                 batches.push(Self {
                     watchdog: Arc::clone(watchdog),
+                    length: length.min(LENGTHS - 1),
                     leases: std::mem::replace(&mut group, rest),
                 });
             }
@@ -48,7 +51,7 @@ impl Batch {
     /// One round trip for all of them.
     pub(super) async fn renew(mut self, engine: Arc<Engine>) {
         let watchdog = Arc::clone(&self.watchdog);
-        let Ok(_place) = watchdog.under_way.acquire().await else {
+        let Ok(_place) = watchdog.under_way[self.length].acquire().await else {
             return;
         };
         // Some may have been released while this waited for its place.
