@@ -2,7 +2,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use distlock::options::OPERATION_LIMIT;
-use distlock::{Acquisition, Error, Guard, Locks, Loss, Release};
+use distlock::{Acquisition, Error, ErrorKind, Guard, Locks, Loss, Release};
 use nix::sys::signal::Signal;
 
 use crate::args::{IfUnavailable, RunArgs};
@@ -11,7 +11,7 @@ use crate::duration;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, complain, visible};
 use crate::signals::Signals;
-use crate::supervise::{Bound, stop, supervise};
+use crate::supervise::{Bound, Term as _, stop, supervise};
 
 /// Runs the command under the lock.
 pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
@@ -29,9 +29,15 @@ pub(crate) async fn run(args: RunArgs) -> Result<Exit, Failure> {
             Err(failure) => return without_lock(&args, failure, &mut signals).await,
         },
     };
-    let Ended { end, release } = under_lock(&args, &locks, &mut signals).await;
+    let Ended {
+        end,
+        release,
+        patience,
+    } = under_lock(&args, &locks, &mut signals).await;
     // What was cut off in mid-request is given back before we go, and a release that failed is tried again.
-    let pending = locks.shutdown(OPERATION_LIMIT).await;
+    let pending = patience
+        .wait(&mut signals, locks.shutdown(OPERATION_LIMIT))
+        .await;
     // Nothing is said before: a full pipe would keep the lock from others.
     let exit = end.unwrap_or_else(Failure::tell);
     if let Some(warning) = warning(&args, exit, release, pending) {
@@ -45,6 +51,47 @@ struct Ended {
     end: Result<Exit, Failure>,
     /// What came of the release, where a command ran under the lock or the release failed.
     release: Option<distlock::Result<Release>>,
+    patience: Patience,
+}
+
+/// For how long the store is waited for when there is nothing more to run.
+struct Patience(Bound);
+
+impl Patience {
+    fn usual() -> Self {
+        Self(Bound::from_now(Some(OPERATION_LIMIT)))
+    }
+
+    /// The release of a lock that is lost is worth little.
+    fn with(guard: &Guard) -> Self {
+        match guard.is_valid() {
+            true => Self::usual(),
+            false => Self(Bound::from_now(Some(OPERATION_LIMIT / 5))),
+        }
+    }
+
+    /// What comes of it, unless that takes too long, or somebody wants us to end.
+    async fn wait<T>(
+        &self,
+        signals: &mut Signals,
+        work: impl Future<Output = distlock::Result<T>>,
+    ) -> distlock::Result<T> {
+        let ended = async {
+            loop {
+                let signal = signals.next().await;
+                if !matches!(signal, Signal::SIGCHLD | Signal::SIGCONT) {
+                    return signal;
+                }
+            }
+        };
+        let given_up = tokio::select! {
+            biased;
+            done = work => return done,
+            signal = ended => format!("{signal} came before the store had answered"),
+            () = self.0.ends_in(Duration::ZERO) => "the store did not answer in time".to_owned(),
+        };
+        Err(Error::new(ErrorKind::Timeout, given_up))
+    }
 }
 
 async fn under_lock(args: &RunArgs, locks: &Locks, signals: &mut Signals) -> Ended {
@@ -54,20 +101,31 @@ async fn under_lock(args: &RunArgs, locks: &Locks, signals: &mut Signals) -> End
             return Ended {
                 end: without_lock(args, failure, signals).await,
                 release: None,
+                patience: Patience::usual(),
             };
         }
     };
     match start(args, &guard, signals) {
         Ok(child) => {
             let end = see_through(args, child, &guard, signals).await;
-            let release = Some(guard.release().await);
-            Ended { end, release }
+            let patience = Patience::with(&guard);
+            let release = Some(patience.wait(signals, guard.release()).await);
+            Ended {
+                end,
+                release,
+                patience,
+            }
         }
         // Nothing ran that others would have to keep their distance from.
-        Err(failure) => Ended {
-            end: Err(failure),
-            release: guard.release_unused().await.err().map(Err),
-        },
+        Err(failure) => {
+            let patience = Patience::with(&guard);
+            let release = patience.wait(signals, guard.release_unused()).await;
+            Ended {
+                end: Err(failure),
+                release: release.err().map(Err),
+                patience,
+            }
+        }
     }
 }
 
@@ -181,22 +239,30 @@ async fn see_through(
         return Ok(exit);
     }
     // Asked for now: a renewal may still get through while the child is stopped.
-    let was_final = hold.is_final();
+    let (was_final, failure) = (hold.is_final(), hold.failure());
     stop(child, hold, args.kill_after(), signals).await?;
     let loss = match hold.is_valid() {
         true => None,
         false => Some(hold.lost().await),
     };
-    let text = why_stopped(args, was_final, loss);
+    let text = why_stopped(args, was_final, failure, loss);
     Err(Failure::ending(Exit::Stopped, text))
 }
 
 /// `was_final`: when the command was asked to end, no renewal could have helped.
-fn why_stopped(args: &RunArgs, was_final: bool, loss: Option<Loss>) -> String {
+fn why_stopped(
+    args: &RunArgs,
+    was_final: bool,
+    failure: Option<Error>,
+    loss: Option<Loss>,
+) -> String {
     let (why, of) = match loss {
         None | Some(Loss::TimeUp) if was_final => ("its time was up".to_owned(), of_at_most(args)),
         None | Some(Loss::TimeUp) => (
-            "the lease could not be renewed before --kill-after was left of it".to_owned(),
+            format!(
+                "the lease could not be renewed before --kill-after was left of it{}",
+                failure.map_or_else(String::new, |failure| format!(": {failure}"))
+            ),
             None,
         ),
         Some(loss) => (loss.to_string(), None),

@@ -95,7 +95,8 @@ pub(crate) async fn supervise(
     loop {
         tokio::select! {
             biased;
-            () = term.ends_in(kill_after) => return Ok(None),
+            // It may have ended while we were frozen.
+            () = term.ends_in(kill_after) => return child.catch_up(),
             signal = signals.next() => {
                 if let Some(exit) = attend(child, term, signal)? {
                     return Ok(Some(exit));

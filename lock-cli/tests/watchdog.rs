@@ -1,6 +1,10 @@
 //! Leases that are renewed, on each store, and stores that are down.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it waits for a process that is frozen, in real time"
+)]
 
 mod common;
 
@@ -8,6 +12,7 @@ use std::time::Duration;
 
 use common::{Running, Session, Store, assert_one_line, distlock, finish, is_alive, kill_pid};
 use distlock::clock::Instant;
+use nix::sys::signal::Signal;
 
 on_each_store!(
     a_command_that_outlasts_its_lease_keeps_the_lock,
@@ -98,6 +103,43 @@ fn a_lease_that_is_renewed_after_term_gives_no_more_time() {
     assert_one_line(&done, "the lease could not be renewed ");
     let next = finish(&mut store.run(&["-E", "75"], &["true"]));
     assert_eq!(next.code, Some(0), "{next:?}");
+}
+
+/// The store cannot be written to when the command ends, and somebody has no time to wait for it.
+#[test]
+fn a_signal_ends_the_wait_for_a_release() {
+    let store = Store::sqlite();
+    let script = "echo started; read line; echo ended; exit 3";
+    let mut command = store.run(&["--watchdog", "60s"], &["sh", "-c", script]);
+    command.stdin(std::process::Stdio::piped());
+    let mut holder = Running::start(command);
+    assert_eq!(holder.line(), "started");
+    let mut writer = Session::connect(&store.url);
+    writer.run("BEGIN IMMEDIATE");
+    drop(holder.wrapper.stdin.take());
+    assert_eq!(holder.line(), "ended");
+    // The command is gone when its group is: only distlock is left to hear it.
+    std::thread::sleep(Duration::from_millis(500));
+    holder.signal(Signal::SIGTERM);
+    let done = holder.finish();
+    writer.run("COMMIT");
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert_one_line(&done, "SIGTERM came before the store had answered");
+}
+
+/// (C4) The end of the command is what distlock sees first, however late it wakes up.
+#[test]
+fn a_command_that_ended_while_distlock_was_frozen_gives_its_own_code() {
+    let store = Store::sqlite();
+    let script = "echo started; sleep 0.2; exit 5";
+    let options = ["--at-most", "9s", "--kill-after", "8s"];
+    let mut holder = Running::start(store.run(&options, &["sh", "-c", script]));
+    assert_eq!(holder.line(), "started");
+    holder.signal(Signal::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(2));
+    holder.signal(Signal::SIGCONT);
+    let done = holder.finish();
+    assert_eq!(done.code, Some(5), "{done:?}");
 }
 
 const DOWN: &str = "redis://127.0.0.1:1";
