@@ -38,7 +38,7 @@ impl Engine {
             capabilities: backend.capabilities(),
             backend,
             background: Arc::default(),
-            watchdogs: Watchdogs::default(),
+            watchdogs: Watchdogs::new(),
         })
     }
 }

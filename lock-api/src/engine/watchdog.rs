@@ -33,10 +33,21 @@ const LENGTHS: usize = 39;
 const EARLY: u32 = 4;
 
 /// The renewals of one engine: each lease is renewed by the runtime in which it was acquired, and ends with it.
-#[derive(Debug, Default)]
-pub(crate) struct Watchdogs(Mutex<HashMap<runtime::Id, Weak<Watchdog>>>);
+#[derive(Debug)]
+pub(crate) struct Watchdogs {
+    /// Before any lease was asked for.
+    epoch: Instant,
+    all: Mutex<HashMap<runtime::Id, Weak<Watchdog>>>,
+}
 
 impl Watchdogs {
+    pub(super) fn new() -> Self {
+        Self {
+            epoch: Instant::now(),
+            all: Mutex::default(),
+        }
+    }
+
     /// That of a runtime.
     pub(super) fn of(&self, runtime: &Handle) -> Arc<Watchdog> {
         let mut all = self.lock();
@@ -44,7 +55,7 @@ impl Watchdogs {
             return watchdog;
         }
         all.retain(|_, watchdog| watchdog.strong_count() > 0);
-        let watchdog = Arc::new(Watchdog::new());
+        let watchdog = Arc::new(Watchdog::new(self.epoch));
         all.insert(runtime.id(), Arc::downgrade(&watchdog));
         watchdog
     }
@@ -57,7 +68,7 @@ impl Watchdogs {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<runtime::Id, Weak<Watchdog>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,9 +158,9 @@ impl Drop for Watching {
 }
 
 impl Watchdog {
-    fn new() -> Self {
+    fn new(epoch: Instant) -> Self {
         Self {
-            epoch: Instant::now(),
+            epoch,
             watched: Mutex::default(),
             wake: Notify::new(),
             under_way: std::array::from_fn(|_| Semaphore::new(AT_A_TIME)),

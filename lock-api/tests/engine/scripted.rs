@@ -37,7 +37,7 @@ pub(crate) struct Scripted {
     releases: Arc<Mutex<VecDeque<Fault>>>,
     renewals: Arc<Mutex<VecDeque<Fault>>>,
     renewed: Arc<Mutex<Vec<Vec<LockName>>>>,
-    hangs_on: Option<LockName>,
+    hangs_on: Arc<Mutex<Option<String>>>,
     down: Arc<AtomicBool>,
     released: Arc<AtomicUsize>,
 }
@@ -64,9 +64,14 @@ impl Scripted {
     /// No renewal that this lock is a part of is ever answered.
     pub(crate) fn hanging_on(name: &str) -> Self {
         Self {
-            hangs_on: Some(LockName::new(name).unwrap()),
+            hangs_on: Arc::new(Mutex::new(Some(name.to_owned()))),
             ..Self::default()
         }
+    }
+
+    /// From now on no renewal of locks whose names begin like that is ever answered.
+    pub(crate) fn hang_on_prefix(&self, prefix: &str) {
+        *self.hangs_on.lock().unwrap() = Some(prefix.to_owned());
     }
 
     /// From now on nothing reaches the store, or everything does again.
@@ -165,10 +170,9 @@ impl LockBackend for Scripted {
 
     async fn renew(&self, leases: &[(LeaseId, Duration)]) -> Vec<Result<Renewal>> {
         let names: Vec<_> = leases.iter().map(|(lease, _)| lease.name.clone()).collect();
-        let hangs = self
-            .hangs_on
-            .as_ref()
-            .is_some_and(|name| names.contains(name));
+        let hangs_on = self.hangs_on.lock().unwrap().clone();
+        let hangs = hangs_on
+            .is_some_and(|prefix| names.iter().any(|name| name.as_str().starts_with(&prefix)));
         self.renewed.lock().unwrap().push(names);
         if let Err(error) = self.reach() {
             return leases.iter().map(|_| Err(error.clone())).collect();

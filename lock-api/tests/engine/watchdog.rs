@@ -305,7 +305,7 @@ fn a_lease_is_renewed_for_as_long_as_its_own_runtime_lives() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_grant_is_renewed_all_the_sooner() {
-    let backend = Scripted::on_acquire([Fault::SlowAnswer(2 * SECOND)]);
+    let backend = Scripted::on_acquire([Fault::SlowAnswer(2_300 * MILLI)]);
     let guard = acquire(&lock(&backend)).await;
     clock::sleep(60 * SECOND).await;
     assert!(guard.is_valid());
@@ -336,4 +336,20 @@ async fn a_batch_that_waits_leaves_out_what_was_released_meanwhile() {
             .any(|name| *name == released)
     );
     assert!(guards.iter().all(|guard| guard.is_valid()));
+}
+
+/// Many long leases whose tries take long, as over connections that a firewall has forgotten.
+#[tokio::test(start_paused = true)]
+async fn short_leases_do_not_wait_for_long_ones() {
+    let backend = Scripted::default();
+    let locks = Locks::new(backend.clone());
+    let mut long = Vec::new();
+    for number in 0..2_000 {
+        let lock = locks.lock(format!("long-{number:04}")).unwrap();
+        long.push(acquire(&lock.watchdog(15 * SECOND)).await);
+    }
+    let short = acquire(&locks.lock("short").unwrap().watchdog(TTL)).await;
+    backend.hang_on_prefix("long-");
+    clock::sleep(14 * SECOND).await;
+    assert!(short.is_valid());
 }

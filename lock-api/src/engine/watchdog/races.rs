@@ -74,7 +74,7 @@ fn an_answer_that_comes_with_the_release_revives_nothing() {
 #[test]
 fn no_renewal_leaves_after_a_release() {
     check(|| {
-        let watchdog = Arc::new(Watchdog::new());
+        let watchdog = Arc::new(Watchdog::new(Instant::now()));
         let (watching, hold) = watched(&watchdog);
         let released = Arc::new(AtomicBool::new(false));
         let renews = {
@@ -99,7 +99,7 @@ fn no_renewal_leaves_after_a_release() {
 #[test]
 fn two_batches_never_take_the_same_lease() {
     check(|| {
-        let watchdog = Arc::new(Watchdog::new());
+        let watchdog = Arc::new(Watchdog::new(Instant::now()));
         let (_watching, _hold) = watched(&watchdog);
         let take = |watchdog: &Arc<Watchdog>| {
             let watchdog = Arc::clone(watchdog);
@@ -114,7 +114,7 @@ fn two_batches_never_take_the_same_lease() {
 #[test]
 fn a_lease_that_is_due_earlier_than_planned_is_seen() {
     check(|| {
-        let watchdog = Arc::new(Watchdog::new());
+        let watchdog = Arc::new(Watchdog::new(Instant::now()));
         let (_watching, _hold) = watched(&watchdog);
         for watch in watchdog.lock().leases.values_mut() {
             watch.due = 2 * HOUR;
