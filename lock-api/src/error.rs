@@ -399,4 +399,16 @@ mod tests {
         assert!(timeout.is_retryable());
         assert!(timeout.to_string().contains("may have been done"));
     }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_machine_that_is_out_of_descriptors_is_not_a_store_that_is_down() {
+        use rustix::io::Errno;
+        let blaming = |errno: Errno| {
+            let io = std::io::Error::from_raw_os_error(errno.raw_os_error());
+            Error::new(ErrorKind::Unavailable, "cannot be reached").blaming(&io)
+        };
+        assert!(!blaming(Errno::MFILE).is_store_down());
+        assert!(blaming(Errno::CONNREFUSED).is_store_down());
+    }
 }
