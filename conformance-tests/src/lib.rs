@@ -62,6 +62,7 @@ mod failure;
 mod history;
 mod leftovers;
 mod link;
+pub mod locked_rows;
 mod polls;
 mod process;
 mod report;

@@ -26,6 +26,7 @@ pub mod clock;
 pub mod connections;
 pub mod exchange;
 pub mod fencing;
+pub mod leases;
 pub mod micros;
 pub mod options;
 

@@ -184,14 +184,6 @@ pub(crate) fn failed(error: sqlx::Error) -> Error {
     Error::new(kind, text).with_source(error)
 }
 
-/// A row that a renewal did not wait for.
-pub(crate) fn row_locked() -> Error {
-    let text = "another session has the row locked, and a renewal does not wait for it: if this goes on, end that session";
-    Error::new(ErrorKind::Timeout, text)
-        .with_effect(Effect::None)
-        .with_store_up()
-}
-
 /// A connection that could not be opened. Nothing was asked of the server yet.
 pub(crate) fn not_connected(error: sqlx::Error, options: &MySqlConnectOptions) -> Error {
     use std::io::ErrorKind::{InvalidData, NotFound, PermissionDenied};

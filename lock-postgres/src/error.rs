@@ -196,14 +196,6 @@ pub(crate) fn refusal(error: &sqlx::Error) -> Option<(ErrorKind, &str)> {
     }
 }
 
-/// A row that a renewal did not wait for.
-pub(crate) fn row_locked() -> Error {
-    let text = "another session has the row locked, and a renewal does not wait for it: if this goes on, end that session";
-    Error::new(ErrorKind::Timeout, text)
-        .with_effect(Effect::None)
-        .with_store_up()
-}
-
 /// Whether the server cannot do such a thing: feature_not_supported.
 pub(crate) fn not_supported(error: &sqlx::Error) -> bool {
     database(error).is_some_and(|server| server.code() == "0A000")

@@ -7,13 +7,12 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{LEASE, Store, acquire, request, until};
-use distlock_api::clock::{self, Instant};
-use distlock_api::{Effect, ErrorKind, Guard, Lock, LockBackend, Locks, Loss, Release, Renewal};
+use async_trait::async_trait;
+use common::{Store, until};
+use distlock_api::LockAdmin;
+use distlock_conformance::locked_rows::{self, LockedRows};
 use distlock_postgres::PostgresBackend;
 use sqlx::postgres::PgConnectOptions;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// How long a call to the store may take.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -36,192 +35,90 @@ macro_rules! on_both_ways {
     };
 }
 
-/// A table with one free lock, whose row is locked by the store's own session.
-async fn with_locked_row(way: &PgConnectOptions) -> (Store, Arc<PostgresBackend>) {
-    let mut store = Store::new("locked").await;
-    let builder = store.builder().operation_limit(LIMIT);
-    let backend = builder.for_options(way.clone()).unwrap();
-    let (held, _) = acquire(&backend, "job").await;
-    let release = backend.release(&held.lease_id(), Duration::ZERO).await;
-    assert_eq!(release.unwrap(), Release::Released);
-    store.run("BEGIN; SELECT FROM {} FOR UPDATE").await;
-    (store, Arc::new(backend))
+/// A table whose rows its own session locks.
+struct Rows {
+    store: Store,
+    backend: Arc<PostgresBackend>,
 }
 
-fn locks(backend: &Arc<PostgresBackend>) -> Locks {
-    Locks::from_arc(Arc::clone(backend) as Arc<dyn LockBackend>)
+impl Rows {
+    async fn new(way: &PgConnectOptions) -> Self {
+        let store = Store::new("locked").await;
+        let builder = store.builder().operation_limit(LIMIT);
+        let backend = Arc::new(builder.for_options(way.clone()).unwrap());
+        Self { store, backend }
+    }
 }
 
-fn job(locks: &Locks) -> Lock {
-    locks.lock("job").unwrap().at_most_for(600 * SECOND)
-}
+#[async_trait]
+impl LockedRows for Rows {
+    fn backend(&self) -> Arc<dyn LockAdmin> {
+        self.backend.clone()
+    }
 
-/// Waits until so many statements about the table wait for a lock at the server, whoever sent them.
-async fn until_waiting(store: &Store, statements: u32) {
-    let table = &store.table;
-    until(&format!(
-        "SELECT count(*) = {statements} FROM pg_stat_activity
-         WHERE query LIKE '%{table}%' AND wait_event_type = 'Lock'"
-    ))
-    .await;
-}
+    async fn lock_row(&mut self, name: &str) {
+        let lock = format!("BEGIN; SELECT FROM {{}} WHERE name = '{name}' FOR UPDATE");
+        self.store.run(&lock).await;
+    }
 
-/// That nothing of ours is under way at the server, although the row is still locked.
-async fn nothing_is_left(store: &Store) {
-    let table = &store.table;
-    until(&format!(
-        "SELECT count(*) = 0 FROM pg_stat_activity
-         WHERE query LIKE '%{table}%' AND state <> 'idle' AND query NOT LIKE '%FOR UPDATE'
-           AND pid <> pg_backend_pid()"
-    ))
-    .await;
+    async fn unlock(&mut self) {
+        self.store.run("ROLLBACK").await;
+    }
+
+    /// Whoever sent it: PgBouncer sends from sessions of its own.
+    async fn until_one_waits(&self) {
+        let table = &self.store.table;
+        until(&format!(
+            "SELECT count(*) = 1 FROM pg_stat_activity
+             WHERE query LIKE '%{table}%' AND wait_event_type = 'Lock'"
+        ))
+        .await;
+    }
+
+    async fn until_nothing_is_left(&self) {
+        let table = &self.store.table;
+        until(&format!(
+            "SELECT count(*) = 0 FROM pg_stat_activity
+             WHERE query LIKE '%{table}%' AND state <> 'idle' AND query NOT LIKE '%FOR UPDATE'
+               AND pid <> pg_backend_pid()"
+        ))
+        .await;
+    }
 }
 
 async fn a_dropped_try_stops_waiting_for_the_row_by_itself_and_takes_nothing(
     way: PgConnectOptions,
 ) {
-    let (mut store, backend) = with_locked_row(&way).await;
-    let locks = locks(&backend);
-    let met = clock::timeout(SECOND / 10, job(&locks).try_acquire()).await;
-    assert!(met.is_none(), "{met:?}");
-    until_waiting(&store, 1).await;
-    nothing_is_left(&store).await;
-    // The row is locked, so that a release would have to wait for it, too: none is needed.
-    locks.shutdown(60 * SECOND).await.unwrap();
-    store.run("ROLLBACK").await;
-    acquire(&backend, "job").await;
-    store.close().await;
+    let mut rows = Rows::new(&way).await;
+    locked_rows::dropped_try(&mut rows).await.unwrap();
+    rows.store.close().await;
 }
 
 async fn a_try_that_times_out_stops_waiting_for_the_row_and_takes_nothing(way: PgConnectOptions) {
-    let (mut store, backend) = with_locked_row(&way).await;
-    let locks = locks(&backend);
-    // Shorter than what the server waits for a row, so that the caller is told first.
-    let short = locks.lock("job").unwrap().at_most_for(SECOND / 2);
-    let error = short.try_acquire().await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.effect()),
-        (ErrorKind::Timeout, Effect::Unknown),
-        "{error}"
-    );
-    nothing_is_left(&store).await;
-    locks.shutdown(60 * SECOND).await.unwrap();
-    store.run("ROLLBACK").await;
-    acquire(&backend, "job").await;
-    store.close().await;
+    let mut rows = Rows::new(&way).await;
+    locked_rows::timed_out_try(&mut rows).await.unwrap();
+    rows.store.close().await;
 }
 
 async fn what_is_granted_after_its_caller_gave_up_is_released(way: PgConnectOptions) {
-    let (mut store, backend) = with_locked_row(&way).await;
-    let locks = locks(&backend);
-    let met = clock::timeout(SECOND / 10, job(&locks).try_acquire()).await;
-    assert!(met.is_none(), "{met:?}");
-    until_waiting(&store, 1).await;
-    let fence: i64 = store.value("SELECT fence FROM {}").await;
-    store.run("ROLLBACK").await;
-    locks.shutdown(60 * SECOND).await.unwrap();
-    let granted = format!("SELECT fence > {fence} FROM {{}}");
-    assert!(store.value::<bool>(&granted).await, "nothing was granted");
-    acquire(&backend, "job").await;
-    store.close().await;
+    let mut rows = Rows::new(&way).await;
+    locked_rows::late_grant(&mut rows).await.unwrap();
+    rows.store.close().await;
 }
 
 async fn a_renewal_waits_for_no_row_and_tells_which_was_locked(way: PgConnectOptions) {
-    let mut store = Store::new("skipped").await;
-    let backend = store.builder().for_options(way).unwrap();
-    let mut leases = Vec::new();
-    for number in 0..5 {
-        let (held, _) = acquire(&backend, &format!("job-{number}")).await;
-        leases.push((held.lease_id(), LEASE * 2));
-    }
-    leases.push((request("job-2").lease_id(), LEASE));
-    store
-        .run("BEGIN; SELECT FROM {} WHERE name = 'job-2' FOR UPDATE")
-        .await;
-    let answers = backend.renew(&leases).await;
-    let locked = answers[2].as_ref().unwrap_err();
-    assert_eq!(
-        (locked.kind(), locked.effect(), locked.lock_name()),
-        (ErrorKind::Timeout, Effect::None, Some("job-2"))
-    );
-    for other in [0, 1, 3, 4] {
-        assert_eq!(answers[other].as_ref().unwrap(), &Renewal::Renewed);
-    }
-    let by = Some("test".to_owned());
-    assert_eq!(answers[5].as_ref().unwrap(), &Renewal::Lost { to: by });
-    store.run("ROLLBACK").await;
-    let again = backend.renew(&leases[2..3]).await.remove(0);
-    assert_eq!(again.unwrap(), Renewal::Renewed);
-    store.close().await;
-}
-
-/// Sixty locks that the watchdog renews.
-async fn sixty(locks: &Locks, ttl: Duration) -> Vec<Guard> {
-    let mut guards = Vec::new();
-    for number in 0..60 {
-        let lock = locks.lock(format!("job-{number}")).unwrap();
-        let acquired = lock.watchdog(ttl).try_acquire().await.unwrap();
-        guards.push(acquired.acquired().unwrap());
-    }
-    guards
-}
-
-/// Waits until the guard is no longer valid, which must be no later than the end of the lease at the server; how long it was
-/// not looked at, at most.
-async fn until_invalid(guard: &Guard, (answered, left): (Instant, Duration)) -> Duration {
-    let (mut last, mut stall) = (Instant::now(), Duration::ZERO);
-    loop {
-        let now = Instant::now();
-        stall = stall.max(now.since(&last));
-        last = now;
-        if !guard.is_valid() {
-            return stall;
-        }
-        assert!(now.since(&answered) < left, "valid after the lease's end");
-        clock::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// Whether fifty-nine leases outlive their own time while the row of the sixtieth is locked; `false` where the machine stood
-/// still for so long that nothing is shown.
-async fn company_is_held(way: &PgConnectOptions, ttl: Duration) -> bool {
-    let mut store = Store::new("company").await;
-    let backend = Arc::new(store.builder().for_options(way.clone()).unwrap());
-    let locks = locks(&backend);
-    let mut guards = sixty(&locks, ttl).await;
-    store
-        .run("BEGIN; SELECT FROM {} WHERE name = 'job-30' FOR UPDATE")
-        .await;
-    let since = Instant::now();
-    let left = "SELECT (date_part('epoch', lock_until - clock_timestamp()) * 1000000)::bigint
-                FROM {} WHERE name = 'job-30'";
-    let left: i64 = store.value(left).await;
-    let left = Duration::from_micros(u64::try_from(left).unwrap_or(0));
-    let stuck = guards.remove(30);
-    let stall = until_invalid(&stuck, (Instant::now(), left)).await;
-    let loss = stuck.lost().await;
-    clock::sleep(ttl.saturating_sub(since.elapsed())).await;
-    let held = guards.iter().filter(|guard| guard.is_valid()).count();
-    let in_force = "SELECT count(*) FROM {} WHERE lock_until > clock_timestamp()";
-    let in_force: i64 = store.value(in_force).await;
-    drop((guards, stuck));
-    store.run("ROLLBACK").await;
-    locks.shutdown(60 * SECOND).await.unwrap();
-    store.close().await;
-    if stall > ttl / 20 {
-        return false;
-    }
-    let Loss::NotRenewed { cause: Some(cause) } = loss else {
-        panic!("{loss}");
-    };
-    assert_eq!(cause.kind(), ErrorKind::Timeout, "{cause}");
-    assert_eq!((held, in_force), (59, 59));
-    true
+    let mut rows = Rows::new(&way).await;
+    locked_rows::renewal(&mut rows).await.unwrap();
+    rows.store.close().await;
 }
 
 async fn one_stuck_row_takes_no_other_lease_down_and_is_told_in_time(way: PgConnectOptions) {
-    for ttl in [3 * SECOND, 6 * SECOND, 12 * SECOND] {
-        if company_is_held(&way, ttl).await {
+    for seconds in [3, 6, 12] {
+        let mut rows = Rows::new(&way).await;
+        let ttl = Duration::from_secs(seconds);
+        let shown = locked_rows::company(&mut rows, ttl).await.unwrap();
+        rows.store.close().await;
+        if shown {
             return;
         }
     }

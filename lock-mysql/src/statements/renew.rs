@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
-use distlock_api::micros;
-use distlock_api::{LeaseId, Renewal, Result};
+use distlock_api::{LeaseId, Renewal, Result, leases, micros};
 use sqlx::MySqlConnection;
 
 use super::{Request, Statements, safe, text};
-use crate::error;
 use crate::schema::Table;
 
 /// Moves the ends of leases, up to [`BATCH`](Self::BATCH) of them in one statement. A lease whose row is locked gets an
@@ -40,7 +38,7 @@ impl Request for Renew<'_> {
         statements: &Statements,
         connection: &mut MySqlConnection,
     ) -> sqlx::Result<Vec<Result<Renewal>>> {
-        let asked = self.distinct();
+        let asked = leases::distinct(self.0);
         let mut others = HashMap::new();
         for batch in asked.chunks(Self::BATCH) {
             let done = renew(&statements.renew, connection, batch).await?;
@@ -59,18 +57,6 @@ impl Request for Renew<'_> {
 impl Renew<'_> {
     /// How many in one statement: their rows stay locked for as long as it takes.
     const BATCH: usize = 256;
-
-    /// Each lease once, with the longest time asked for it, in the order of the primary key.
-    fn distinct(&self) -> Vec<Asked<'_>> {
-        let mut asked: Vec<_> = self.0.iter().map(|(lease, ttl)| (lease, *ttl)).collect();
-        asked.sort_by(|(one, one_ttl), (other, other_ttl)| {
-            let order = one.name.cmp(&other.name);
-            let order = order.then_with(|| one.token.as_bytes().cmp(other.token.as_bytes()));
-            order.then_with(|| other_ttl.cmp(one_ttl))
-        });
-        asked.dedup_by(|(later, _), (first, _)| later == first);
-        asked
-    }
 }
 
 /// What the server says of one statement.
@@ -122,7 +108,7 @@ async fn not_renewed(
                 if *until >= at.saturating_add(micros::up(*ttl)) {
                     return None;
                 }
-                Err(error::row_locked())
+                Err(leases::row_locked())
             }
             Some((_, _, owner, ..)) => Ok(Renewal::Lost {
                 to: Some(owner.clone()),

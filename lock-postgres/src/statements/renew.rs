@@ -2,11 +2,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock_api::exchange::Lane;
-use distlock_api::micros;
-use distlock_api::{LeaseId, Renewal, Result};
+use distlock_api::{LeaseId, Renewal, Result, leases, micros};
 
 use super::{Request, Statements};
-use crate::error;
 use crate::session::Session;
 use crate::value::Value;
 
@@ -26,7 +24,7 @@ impl Request for Renew<'_> {
         statements: &Statements,
         session: &mut Session,
     ) -> sqlx::Result<Vec<Result<Renewal>>> {
-        let asked = self.distinct();
+        let asked = leases::distinct(self.0);
         let names = asked.iter().map(|(lease, _)| lease.name.as_str());
         let tokens = asked
             .iter()
@@ -49,25 +47,11 @@ impl Request for Renew<'_> {
             .map(|(lease, _)| {
                 match answers.get(&(lease.name.as_str(), lease.token.as_bytes().as_slice())) {
                     Some((true, ..)) => Ok(Ok(Renewal::Renewed)),
-                    Some((false, true, _)) => Ok(Err(error::row_locked())),
+                    Some((false, true, _)) => Ok(Err(leases::row_locked())),
                     Some((false, false, by)) => Ok(Ok(Renewal::Lost { to: (*by).clone() })),
                     None => Err(sqlx::Error::RowNotFound),
                 }
             })
             .collect()
-    }
-}
-
-impl Renew<'_> {
-    /// Each lease once, with the longest time asked for it, in ascending order.
-    fn distinct(&self) -> Vec<(&LeaseId, Duration)> {
-        let mut asked: Vec<_> = self.0.iter().map(|(lease, ttl)| (lease, *ttl)).collect();
-        asked.sort_by(|(one, one_ttl), (other, other_ttl)| {
-            let order = one.name.cmp(&other.name);
-            let order = order.then_with(|| one.token.as_bytes().cmp(other.token.as_bytes()));
-            order.then_with(|| other_ttl.cmp(one_ttl))
-        });
-        asked.dedup_by(|(later, _), (first, _)| later == first);
-        asked
     }
 }
